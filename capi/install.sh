@@ -11,6 +11,7 @@ cd "$(dirname "$0")"
 mkdir -p "$1"
 prefix=$(cd "$1" && pwd)
 profile=${PROFILE:-release}
+export CARGO_PROFILE_RELEASE_LTO=${CARGO_PROFILE_RELEASE_LTO:-thin}
 cc=${CC:-cc}
 
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' ../Cargo.toml)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares docs/c-api.md and docs/c-rcu-hpp.md with the comments in the headers. `capi/reference.sh record` writes them.
+# Compares c-api.md and c-rcu-hpp.md with the comments in the headers. `capi/reference.sh record` writes them.
 #
 # A comment that begins with /*# is copied. One that begins with /** describes the declaration below it, which ends at
 # the first semicolon, or before the body of a function. Members of structures are described where they stand.
@@ -52,7 +52,7 @@ reference() {
 
 failed=0
 for page in c-api:stillpoint.h c-rcu-hpp:stillpoint/rcu.hpp; do
-    file=docs/${page%%:*}.md
+    file=capi/${page%%:*}.md
     text=$(reference "capi/include/${page#*:}")
     if [[ ${1-} == record ]]; then printf '%s\n' "$text" >"$file"; fi
     printf '%s\n' "$text" | diff "$file" - || failed=1

@@ -147,7 +147,7 @@ done
 
 echo "-- the first program of the page, as a user builds it"
 awk '/^```c$/ { text = ""; inside = 1; next } /^```$/ { if (text ~ /int main/) printf "%s", text; inside = 0 }
-    inside { text = text $0 "\n" }' docs/c-api.md >"$bin/first.c"
+    inside { text = text $0 "\n" }' capi/c-api.md >"$bin/first.c"
 export PKG_CONFIG_PATH=$release/lib/pkgconfig
 first() {
     [[ $("$bin/first") == "1, then 2" ]] || fail "the first program, $1, prints something else"

@@ -256,7 +256,7 @@ broken() {
     local name=$1 copy=$scratch/broken/$1 test=congee_arc::tests::test_reference_counting log=$scratch/broken/$1.log tries
     mkdir -p "$copy"
     cp -r compat/crossbeam-epoch "$users/congee" "$copy"
-    sed -i -E "s|^(edition).workspace.*|\1 = \"2024\"|; /\.workspace = true/d; /^\[lints\]/,\$d
+    sed -i -E "s|^(edition).workspace.*|\1 = \"2024\"|; /\.workspace = true/d; /^\[dev-dependencies\]/,\$d
         s|\.\./\.\./stillpoint|$PWD/stillpoint|; /^workspace = true/d" "$copy/crossbeam-epoch/Cargo.toml"
     printf '[workspace]\nmembers = ["congee", "crossbeam-epoch"]\nresolver = "2"\n' >"$copy/Cargo.toml"
     printf '[patch.crates-io]\ncrossbeam-epoch = { path = "crossbeam-epoch" }\n' >>"$copy/Cargo.toml"

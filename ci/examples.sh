@@ -16,8 +16,7 @@ echo "-- tracing, metrics and serde"
 cargo test --package stillpoint-integrations --features tests --quiet
 cargo test --package stillpoint --features lock-events,metrics,tracing --doc --quiet metrics
 
-echo "-- locks of lock_api 0.4, and guards that are Send"
-cargo test --package stillpoint --features lock_api_04,send_guard --test lock --test lock_condvar --test fuzz_lock --quiet
-
-echo "-- stall reports with the places of sections"
-cargo test --package stillpoint --features section-locations --test section_locations --test rcu_stall --test srcu_stall --quiet
+echo "-- locks of lock_api 0.4, guards that are Send, stall reports with the places of sections"
+features=(--package stillpoint --features lock_api_04,section-locations,send_guard)
+cargo test "${features[@]}" --test lock --test section_locations --test stall --quiet
+cargo test "${features[@]}" --test fuzz --quiet lock::

@@ -1,26 +1,25 @@
 #!/usr/bin/env bash
-# The library's tests in release builds of the packaged files: all tests on the default fence backend, and those that
-# depend on fences on each backend, requested or as the fallback (the tests of the fence select backends themselves).
-# Then with every wait audited (`grace_period/audit.rs`). The signal backend needs the feature `signal-fence`, which
+# The library's tests in release builds: all tests on the default fence backend, and those that depend on fences on each
+# backend, requested or as the fallback (the tests of the fence select backends themselves). Then with every wait audited (`grace_period/audit.rs`). The signal backend needs the feature `signal-fence`, which
 # changes nothing else; `cargo test` runs the tests without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 unset STILLPOINT_FENCE
 
-cargo build --release --package stillpoint-lab --features liburcu
-stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
+cargo build --release --package stillpoint-torture
+torture=${CARGO_TARGET_DIR:-target}/release/torture
 export CARGO_PROFILE_RELEASE_LTO=off # faster builds; nothing is measured here
-package
-suite=(cargo test --release --manifest-path "$packaged" --locked --target-dir target/packaged)
-build "${suite[@]}" --features signal-fence --lib --test seccomp --test fence --test 'lock*' --test 'fuzz_*' \
-    --test 'percpu*' --test 'qsbr*' --test 'rcu_*' --test 'rwlock*' --test 'srcu_*'
-fenced=('rcu_*' 'rwlock*' 'srcu_*' 'fuzz_g*' fuzz_rwlock)
+suite=(cargo test --release --package stillpoint --locked --target-dir target/fallback --features signal-fence)
+build "${suite[@]}" --lib --test '*'
+fenced=(fork fuzz lock rcu rcu_allocator srcu stall)
 
-# passes NAME: the test program passes, in the folder in which cargo would run it.
+# passes "NAME FILTER...": the test program passes, in the folder in which cargo would run it.
 passes() {
-    local log
-    if ! log=$(cd "$(dirname "$packaged")" && "${binary[$1]}" --quiet 2>&1); then
+    local log name filters
+    read -r name filters <<<"$1"
+    # shellcheck disable=SC2086
+    if ! log=$(cd stillpoint && "${binary[$name]}" --quiet $filters 2>&1); then
         printf '%s\nFAILS     %s\n' "$log" "$1"
         return 1
     fi
@@ -39,7 +38,7 @@ run() {
     each passes < <(sort -u "$scratch/names")
 }
 
-echo "-- the default backend: $("$stillpoint" probe | sed -n 's/^fence  *//p')"
+echo "-- the default backend: $("$torture" probe | sed -n 's/^fence  *//p')"
 run '*'
 
 for backend in seqcst signal; do
@@ -49,8 +48,8 @@ done
 
 for errno in ENOSYS EPERM; do
     echo "-- membarrier fails with $errno"
-    denied=("$stillpoint" seccomp-deny --errno "$errno" membarrier --)
-    if ! probe=$("${denied[@]}" "$stillpoint" probe); then
+    denied=("$torture" seccomp-deny --errno "$errno" membarrier --)
+    if ! probe=$("${denied[@]}" "$torture" probe); then
         echo "CANNOT CHECK: a process on this host cannot deny itself a system call" >&2
         exit 1
     fi
@@ -59,12 +58,12 @@ for errno in ENOSYS EPERM; do
         exit 1
     fi
     # The backend `seqcst` has been tested above.
-    for name in rcu_grace_period rcu_guard rcu_fork; do
-        "${denied[@]}" "${binary[$name]}" --quiet
-    done
+    "${denied[@]}" "${binary[rcu]}" --quiet grace_period:: guard::
+    "${denied[@]}" "${binary[fork]}" --quiet rcu::
 done
 
 echo "-- every wait is audited"
 binary=()
-RUSTFLAGS="${RUSTFLAGS:-} --cfg stillpoint_audit" build "${suite[@]}" --lib --test 'rcu_c*' --test rcu_grace_period
-run '*'
+RUSTFLAGS="${RUSTFLAGS:-} --cfg stillpoint_audit" build "${suite[@]}" --lib --test rcu
+printf '%s\n' stillpoint 'rcu callbacks:: cookie:: grace_period::' >"$scratch/names"
+each passes <"$scratch/names"

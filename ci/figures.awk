@@ -14,7 +14,6 @@ in_block { if (/<!-- end -->/) in_block = 0; next }
 /^(Separate run: .*`[^`]+`|Posted: .)/ { has_source = 1 }
 {
     text = $0
-    gsub(/<!-- figure: [^>]*-->[^<]*<!-- end -->/, "", text)
     gsub(/`[^`]*`/, "", text)
     if (text ~ /(^|[^A-Za-z0-9_.])[0-9][0-9.,]*(x|×| ?(ns|us|µs))([^A-Za-z0-9_]|$)/) lines[++held] = FILENAME ":" FNR ": " $0
 }

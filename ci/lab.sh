@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# The command works from end to end: each part runs for a few seconds, with all peers. Measures nothing.
+# The command works from end to end: each part runs for some seconds, with all peers. Measures nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
 
-cargo build --release --package stillpoint-lab --features liburcu
-stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
+cargo build --release --package stillpoint-measure --package stillpoint-posts --package stillpoint-torture \
+    --features stillpoint-posts/liburcu
+programs=${CARGO_TARGET_DIR:-target}/release
+stillpoint=$programs/stillpoint
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
 
@@ -13,13 +15,13 @@ echo "-- probe"
 "$stillpoint" probe
 
 echo "-- probe, in a static program with musl"
-cargo build --package stillpoint-lab --target x86_64-unknown-linux-musl
+cargo build --package stillpoint-measure --target x86_64-unknown-linux-musl
 "${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-musl/debug/stillpoint" probe
 
 for bench in read sync fence qsbr srcu percpu map program callback; do
     echo "-- bench $bench"
     json=$scratch/$bench.json
-    "$stillpoint" bench "$bench" --quick --seconds 3 --json "$json" | cat
+    "$stillpoint" bench "$bench" --quick --seconds 1 --json "$json" | cat
     # stillpoint and at least one peer have rows, and there are ratios.
     jq --exit-status --arg bench "$bench" '
         .bench == $bench
@@ -33,12 +35,12 @@ for bench in read sync fence qsbr srcu percpu map program callback; do
 done
 
 echo "-- scale"
-"$stillpoint" scale --page "$scratch/scale.html" | cat
+"$programs/posts" scale --page "$scratch/scale.html" | cat
 grep --quiet '</svg>' "$scratch/scale.html"
 
 echo "-- bench lock"
-"$stillpoint" bench lock --quick --seconds 3 --rounds 1 --json "$scratch/lock.json" | cat
-"$stillpoint" bench lock-ablation --quick --seconds 3 --rounds 1 | cat
+"$stillpoint" bench lock --quick --seconds 1 --rounds 1 --json "$scratch/lock.json" | cat
+"$stillpoint" bench lock-ablation --quick --seconds 1 --rounds 1 | cat
 jq --exit-status '([.rows[].system] | unique | length) == 10 and (.ratios | length > 0)' "$scratch/lock.json" >/dev/null
 "$stillpoint" report --from "$scratch/lock.json" --out-dir "$scratch/lock"
 grep --quiet '</svg>' "$scratch/lock/report.html"
@@ -46,12 +48,12 @@ grep --quiet '</svg>' "$scratch/lock/report.html"
 echo "-- bench urcu"
 if [[ $(uname -m) == x86_64 ]]; then
     urcu/install.sh "$scratch/urcu"
-    STILLPOINT_URCU=$scratch/urcu "$stillpoint" bench urcu --seconds 3 --rounds 1 --json "$scratch/urcu.json" | cat
+    STILLPOINT_URCU=$scratch/urcu "$stillpoint" bench urcu --seconds 1 --rounds 1 --json "$scratch/urcu.json" | cat
     jq --exit-status '([.rows[].system] | unique | length) == 2 and (.ratios | length > 0)' "$scratch/urcu.json" >/dev/null
 fi
 
 echo "-- reproduce"
-"$stillpoint" reproduce e1 e2 e3 e4 e5 e6 --seconds 3 --json "$scratch/reproduce.json" | cat
+"$programs/posts" reproduce e1 e2 e3 e4 e5 e6 --seconds 1 --json "$scratch/reproduce.json" | cat
 for experiment in e1 e2 e3 e4 e5 e6; do
     json=$scratch/reproduce.$experiment.json
     # Rows of stillpoint and of a peer, and the posted figures.
@@ -95,9 +97,8 @@ grep --quiet '^| E5 |' "$scratch/report/summary.md"
 [[ $(grep --count 'no difference seen in' "$scratch/same") == 2 ]]
 
 echo "-- torture flood, with two allocators (ci/torture.sh runs the rest)"
-cargo build --release --package stillpoint-lab --bin torture --no-default-features --features alone,mimalloc
-for torture in "$stillpoint torture" "${CARGO_TARGET_DIR:-target}/release/torture"; do
-    $torture flood --count 5000000 --stall-seconds 0.5
+for features in "" mimalloc; do
+    cargo run --release --package stillpoint-torture --features "$features" -- flood --count 5000000 --stall-seconds 0.5
 done
 
 echo "-- demo"

@@ -28,9 +28,27 @@ each() {
     [[ ! -e $scratch/failed ]]
 }
 
+# refutes: prints the mutants that tests refute, as `mutant program test`.
+refutes() {
+    grep -rl --include='*.rs' '/// Refutes: ' stillpoint collections urcu | sort | xargs awk -f ci/refutes.awk
+}
+
+# places: prints the functions of the source, and each step that has a mutant as `name function`. Steps of rseq critical
+# sections have numbers, so the file with their names comes first.
+places() {
+    find stillpoint/src collections/src urcu/core/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u
+}
+faults=stillpoint/src/percpu/rseq/faults.rs
+
+# steps_in FOLDER...: prints the names of the steps that have mutants.
+steps_in() {
+    find "$@" -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sed -n 's/ .*//p' | sort -u
+}
+
 # Builds the loom models. Fast builds; nothing is measured there.
 loom=(env CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg loom"
-    cargo test --package stillpoint --package stillpoint-collections --release --target-dir target/loom --test 'loom_*')
+    cargo test --package stillpoint --package stillpoint-collections --package stillpoint-urcu-core --release
+    --target-dir target/loom --test 'loom*')
 
 # models: prints each model as `FILE TEST`. Call after the build.
 models() {

@@ -3,9 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
-cargo clippy --workspace --all-targets -- -D warnings
+cargo clippy --workspace --all-targets \
+    --features stillpoint-capi/mixed,stillpoint-integrations/tests,stillpoint-posts/liburcu,stillpoint-torture/mimalloc \
+    -- -D warnings
+cargo clippy --package stillpoint-measure --all-targets -- -D warnings
+cargo clippy --package stillpoint-posts --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets --features lock_api_04,lock-events,tracing,metrics,section-locations,send_guard,serde,signal-fence -- -D warnings
-cargo clippy --package stillpoint-integrations --all-targets --features tests -- -D warnings
-cargo clippy --package stillpoint-capi --all-targets --features mixed -- -D warnings
-cargo clippy --package stillpoint-lab --all-targets --features liburcu,mimalloc -- -D warnings

@@ -54,13 +54,7 @@ declare -A target=([x86_64]=x86_64-unknown-linux-gnu [aarch64]=aarch64-unknown-l
     [riscv64]=riscv64gc-unknown-linux-gnu)
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_RISCV64GC_UNKNOWN_LINUX_GNU_LINKER=riscv64-linux-gnu-gcc
-tests=(percpu percpu_pool lock fence seccomp qsbr qsbr_fork rcu_fork rcu_grace_period rcu_guard srcu_guard srcu_fork)
-if [[ -n $long ]]; then
-    mapfile -t tests < <(cd stillpoint/tests &&
-        ls percpu*.rs lock*.rs rwlock.rs fence.rs seccomp.rs qsbr*.rs rcu_*.rs srcu_*.rs |
-        sed 's/\.rs$//' | grep -vx percpu_unload)
-fi
-
+tests=(percpu lock fence process qsbr fork rcu srcu)
 # collect ARCH: builds the programs of an architecture, into $guests/ARCH. One build for tests and torture; then the
 # crates of the workspace again, with fault points.
 collect() {
@@ -69,7 +63,7 @@ collect() {
         --package stillpoint --message-format=json-render-diagnostics)
     rm -rf "$folder" && mkdir -p "$folder"
     [[ $arch == x86_64 ]] || for test in "${tests[@]}"; do names+=(--test "$test"); done
-    "${cargo[@]}" --package stillpoint-lab --no-default-features --features stillpoint-lab/alone --bin torture \
+    "${cargo[@]}" --package stillpoint-torture --bin torture \
         "${names[@]}" | copy "$folder" test-
     mv "$folder/test-torture" "$folder/torture"
     [[ $arch == x86_64 ]] || # With the features that the lab selects, so that dependencies need not be built again.
@@ -131,9 +125,9 @@ guest() {
 all=${long:+200} all=${all:-20}
 part=${long:+60} part=${part:-3}
 limit=${long:+3000} limit=${limit:-500}
-guest aarch64 aarch64 bookworm 2 "$limit" probe torture_all:$all tests faults
+guest aarch64 aarch64 bookworm 2 "$limit" probe torture_all:$all "tests:${long:+all}" faults
 # With two CPUs it has hung while it booted.
-guest riscv64 riscv64 trixie 4 "$limit" probe torture_all:$all tests faults
+guest riscv64 riscv64 trixie 4 "$limit" probe torture_all:$all "tests:${long:+all}" faults
 nodes="-object memory-backend-ram,id=m0,size=1G -object memory-backend-ram,id=m1,size=1G"
 nodes+=" -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1"
 QEMU=$nodes MEMORY=2048 guest hotplug x86_64 bookworm 8 "$limit" probe hotplug:$part

@@ -23,15 +23,14 @@ flags="-Zmiri-strict-provenance -Zmiri-isolation-error=hide -Zmiri-env-set=STILL
 echo "-- without leaks"
 # Tests in which no thread of the library starts: an idle one outlives the program, and counts as a leak.
 single=(does_not_leak every_alignment below_the_alignment gives_the_new_pointer_back shared_and_back without_size)
-MIRIFLAGS=$flags "${miri[@]}" --test rcu_atomic -- "${single[@]}"
+MIRIFLAGS=$flags "${miri[@]}" --test rcu -- "${single[@]}"
 echo "-- with threads of the library"
 export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
-"${miri[@]}" --test rcu_atomic --test rcu_pointer
-"${miri[@]}" --test rcu_unchecked -- --skip raw_pointer_needs_no_allocation
-"${miri[@]}" --test rcu_callbacks -- barrier_panics barrier_with callback_may
-"${miri[@]}" --test qsbr -- callback_waits grace_period_waits late_handle
-"${miri[@]}" --test srcu_guard -- are_handles dropped_task
+"${miri[@]}" --test rcu -- atomic:: pointer:: unchecked:: callbacks::barrier_panics callbacks::barrier_with \
+    callbacks::callback_may --skip raw_pointer_needs_no_allocation
+"${miri[@]}" --test qsbr -- handle::callback_waits handle::grace_period_waits handle::late_handle
+"${miri[@]}" --test srcu -- guard::clones_are_handles guard::dropped_task
 echo "-- the hash map"
-cargo "+$rust_nightly" miri test --quiet --package stillpoint-collections --target-dir target/miri --test hash_map \
-    --test reentrancy -- entry_is update_replaces compute_does view_has new_value map_works iterator_sees every_key \
-    static_map taken_apart leaks_no_other
+cargo "+$rust_nightly" miri test --quiet --package stillpoint-collections --target-dir target/miri --test hash_map -- \
+    entry_is update_replaces compute_does view_has new_value map_works iterator_sees every_key static_map taken_apart \
+    leaks_no_other

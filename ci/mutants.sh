@@ -1,57 +1,50 @@
 #!/usr/bin/env bash
 # Explores the models of the algorithms with loom, and checks that they detect errors: breaks one step or ordering at a
-# time, and expects the model that docs/proof.md names to fail. `ci/mutants.sh models` only explores the models. There
-# are three kinds of mutants.
+# time, and expects each test that says `/// Refutes: NAME` to fail. There are three kinds of mutants.
 #
 # - Orderings. One run of the unbroken models records each ordering stronger than Relaxed that they execute. Its name is
-#   that of the function and a number (`ci/orderings.awk`). One build has all of these mutants.
+#   that of the function and a number (`ci/orderings.awk`). One build has all of these mutants. Those that no model
+#   refutes are in `ci/mutants/unrefuted.txt`, with the reason.
 # - Steps: statements in `step!`, left out one at a time. They are in the same build.
 # - Patches, `ci/mutants/NAME.patch`, reorder or replace steps. Each needs a build. This script only checks that they
 #   apply; `ci/mutants.sh patches` builds and refutes them (nightly).
 #
-# Fails if a mutant survives, if an unbroken model fails, if the tables and the source differ (an ordering that is in no
-# table or does not exist, a step that is not in the named function), or if a page or a model cites a function that does
-# not exist.
+# Fails if a mutant survives, if an unbroken model fails, if a mutant in the source has no test that refutes it, if a
+# test refutes a mutant that does not exist, or if a page or a model cites a function that does not exist.
+#
+#   ci/mutants.sh          all of it, except for the patches
+#   ci/mutants.sh names    only compares names, and checks that the patches apply; takes a second
+#   ci/mutants.sh models   only explores the unbroken models
+#   ci/mutants.sh patches  refutes the patches
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 
-table=docs/proof.md
 limit=300 # seconds; a mutant whose model takes longer survives
 kind=${1:-}
 
-# Table rows: | `mutant` | place | why | `test_file::test` |, or, of a unit test, `module::tests::test`. The program with
-# the unit tests is `stillpoint`.
-steps=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `([a-z_]+)::([a-z_]+)` \|$/\1 \2 \3/p
-    s/^\| `([a-z-]+)` \|.*\| `([a-z_]+::tests::[a-z_]+)` \|$/\1 stillpoint \2/p' "$table" |
-    grep -E ' (loom_|faults_|percpu_|stillpoint )')
-# | `file:function:half`, ... | why | `test_file::test` | for refuted orderings, | ... | why | for the others.
-site='`[a-z_0-9/]+:[A-Za-z_0-9:]+:(Acquire|Release|FailureAcquire)(#[0-9]+)?`'
-orderings=$(sed -nE "s/^\| ($site(, $site)*) \|.*\| \`(loom_[a-z_]+)::([a-z_]+)\` \|\$/\1 \7 \8/p" "$table" | sed 's/, /,/g' | tr -d '`')
-unrefuted=$(grep -E "^\| $site(, $site)* \|" "$table" | grep -vE '`loom_[a-z_]+::[a-z_]+` \|$' | cut -d'|' -f2 | tr -d '` ' | tr ',' '\n' | sort)
+# `mutant program test`: steps and patches, and orderings. The program with the unit tests is `stillpoint`.
+claims=$(refutes)
+steps=$(grep -v '^[^ ]*:' <<<"$claims")
+orderings=$(grep '^[^ ]*:' <<<"$claims")
+unrefuted=$(sed -n 's/^\([^# ]*:[^ ]*\)  .*/\1/p' ci/mutants/unrefuted.txt | sort)
 
 patches=$(find ci/mutants -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort)
 is_patch() { [[ -e ci/mutants/$1.patch ]]; }
 
-# The places of steps and functions. Steps of rseq critical sections have numbers, so the file with their names comes
-# first.
-faults=stillpoint/src/percpu/rseq/faults.rs
-places=$(find stillpoint/src collections/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u)
-if ! diff <({ grep ' ' <<<"$places" | cut -d' ' -f1; echo "$patches"; } | sort -u) <(cut -d' ' -f1 <<<"$steps" | sort -u); then
-    echo "mutants: the steps and patches in the source (<) and in $table (>) differ" >&2
+places=$(places)
+if ! diff <({ steps_in stillpoint/src collections/src urcu/core/src; echo "$patches"; } | sort -u) <(cut -d' ' -f1 <<<"$steps" | sort -u); then
+    echo "mutants: the steps and patches in the source (<) and those that tests refute (>) differ" >&2
     exit 1
 fi
-claimed=$(sed -nE 's/^\| `([a-z-]+)` \| (`[A-Za-z_:]+`(, `[A-Za-z_:]+`)*) \|.*::[a-z_]+` \|$/\1 \2/p' "$table" | tr -d '`,' |
-    while read -r name functions; do
-        for function in $functions; do if is_patch "$name"; then echo "$function"; else echo "$name $function"; fi; done
-    done | sort -u)
-cited=$(grep -ohE '\b[A-Z][A-Za-z]+::[a-z_]+\b' models/*.pml models/README.md "$table" | sort -u)
-missing=$(comm -23 <(sort -u <<<"$claimed"$'\n'"$cited") <(echo "$places"))
+cited=$(grep -ohE '\b[A-Z][A-Za-z]+::[a-z_]+\b' models/*.pml models/README.md docs/proof.md ci/mutants/unrefuted.txt | sort -u)
+missing=$(comm -23 <(echo "$cited") <(echo "$places"))
 if [[ -n $missing ]]; then
-    printf 'mutants: not in the source, or in another function:\n%s\n' "$missing" >&2
+    printf 'mutants: not in the source:\n%s\n' "$missing" >&2
     exit 1
 fi
 for name in $patches; do git apply --check "ci/mutants/$name.patch"; done
+[[ $kind != names ]] || exit 0
 
 export RUST_BACKTRACE=0
 
@@ -81,7 +74,7 @@ if [[ $kind == patches ]]; then
     while read -r name file test; do
         [[ -e $root/ci/mutants/$name.patch ]] || continue
         patch --quiet --strip=1 <"$root/ci/mutants/$name.patch"
-        if [[ $file == loom_* ]]; then
+        if [[ $file == loom* ]]; then
             command=("${loom[@]:0:${#loom[@]}-4}" --target-dir "$root/target/patches" --test "$file")
         else
             programs=(--test "$file")
@@ -91,7 +84,7 @@ if [[ $kind == patches ]]; then
         fi
         if build "${command[@]}" 2>"$scratch/build"; then
             # On the machine, a mutant may take several tries to show.
-            tries=$([[ $file == loom_* ]] && echo 1 || echo 5)
+            tries=$([[ $file == loom* ]] && echo 1 || echo 5)
             until refuted "$name" "$file" "$test"; do
                 ((--tries > 0)) || { survivors=$((survivors + 1)); break; }
             done
@@ -119,11 +112,11 @@ unset STILLPOINT_RECORD
 [[ $kind != models ]] || exit 0
 
 # The orderings that were executed: the name, and the place that selects it in the models.
-find stillpoint/src collections/src -name '*.rs' -exec awk -v lines=1 -f ci/places.awk {} + | sort -k1,1 -k2,2n >"$scratch/functions"
+find stillpoint/src collections/src urcu/core/src -name '*.rs' -exec awk -v lines=1 -f ci/places.awk {} + | sort -k1,1 -k2,2n >"$scratch/functions"
 sort -u "$scratch/record" | sort -k1,1 -k2,2n -k3,3n -k4,4 | awk -f ci/orderings.awk "$scratch/functions" - >"$scratch/sites"
-listed=$({ cut -d' ' -f1 <<<"$orderings" | tr ',' '\n' | sort -u; echo "$unrefuted"; } | sort)
+listed=$({ cut -d' ' -f1 <<<"$orderings" | tr '+' '\n' | sort -u; echo "$unrefuted"; } | sort)
 if ! diff <(cut -d' ' -f1 "$scratch/sites" | sort) <(echo "$listed"); then
-    echo "mutants: the orderings that the models execute (<) and those in $table (>, not twice) differ" >&2
+    echo "mutants: the orderings that the models execute (<) differ from those that tests refute or ci/mutants/unrefuted.txt lists (>, not twice)" >&2
     exit 1
 fi
 
@@ -135,10 +128,10 @@ refute_step() {
 refute_ordering() {
     local names file test places
     read -r names file test <<<"$1"
-    places=$(awk -v names=",$names," 'index(names, "," $1 ",") { print $2 }' "$scratch/sites" | paste -sd,)
+    places=$(awk -v names="+$names+" 'index(names, "+" $1 "+") { print $2 }' "$scratch/sites" | paste -sd,)
     refuted "$names" "$file" "$test" STILLPOINT_WEAKEN="$places"
 }
-here=$(while read -r name rest; do is_patch "$name" || [[ $rest != loom_* ]] || echo "$name $rest"; done <<<"$steps")
+here=$(while read -r name rest; do is_patch "$name" || [[ $rest != loom* ]] || echo "$name $rest"; done <<<"$steps")
 each refute_step <<<"$here"
 each refute_ordering <<<"$orderings"
 echo "$(cut -d' ' -f1 <<<"$here" | sort -u | wc -l) steps and $(($(wc -l <"$scratch/sites") - $(wc -l <<<"$unrefuted"))) orderings refuted;" \

@@ -38,7 +38,7 @@ done
 echo "-- the public API by the newest nightly and cargo-public-api"
 cargo install --quiet --debug --locked --root "$newer/tools" cargo-public-api
 echo "cargo-public-api: $cargo_public_api; newest: $("$newer/tools/bin/cargo-public-api" --version)"
-# Not `docs/`, which may be older than the source.
+# Not `ci/api/`, which may be older than the source.
 if [[ ! -x target/tools/bin/cargo-public-api ]]; then
     echo "run ci/setup.sh first"
 elif ! PATH=$PWD/target/tools/bin:$PATH RUSTUP_TOOLCHAIN=$rust_nightly ci/api.sh "$scratch/present" >"$scratch/log" 2>&1; then

@@ -1,4 +1,4 @@
-# Names the orderings that a model has executed: `file:Type::function:half`, followed by `#2` for the second of its kind
+# Names the orderings that a model has executed: `Type::function:half`, followed by `#2` for the second of its kind
 # in a function. Reads the first lines of functions (`places.awk -v lines=1`), then the record
 # (`stillpoint/src/sync/orderings.rs`), both sorted by file, line and column. Prints each name, and the place that
 # selects it in the models.
@@ -10,11 +10,8 @@ NR == FNR {
     next
 }
 
-$1 ~ /^(stillpoint|collections)\/src\// {
+$1 ~ /^(stillpoint|collections|urcu\/core)\/src\// {
     for (at = count[$1]; at > 0 && line[$1, at] > $2; at--);
-    name = $1
-    gsub(/^stillpoint\/src\/|\.rs$/, "", name)
-    sub(/^collections\/src/, "collections", name)
-    name = name ":" place[$1, at] ":" $4
+    name = place[$1, at] ":" $4
     print name (++seen[name] > 1 ? "#" seen[name] : ""), $1 ":" $2 ":" $3 ":" $4
 }

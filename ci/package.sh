@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The package that crates.io would get builds with the oldest supported Rust and glibc, is refused with a clear message
-# on other systems. The public API of each package is that of docs/api.txt and docs/api, with the traits that types have
+# on other systems. The public API of each package is that of ci/api, with the traits that types have
 # by derives or as auto traits (`ci/package.sh record` updates these files). `ci/fallback.sh` tests the package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,9 +30,9 @@ for other in x86_64-unknown-freebsd aarch64-apple-darwin; do
 done
 
 echo "-- the public API"
-PATH=$PWD/target/tools/bin:$PATH RUSTUP_TOOLCHAIN=$rust_nightly ci/api.sh "$scratch/docs"
-if [[ ${1-} == record ]]; then cp -r "$scratch/docs/." docs/; fi
-diff docs/api.txt "$scratch/docs/api.txt" && diff -r docs/api "$scratch/docs/api" || {
+PATH=$PWD/target/tools/bin:$PATH RUSTUP_TOOLCHAIN=$rust_nightly ci/api.sh "$scratch/api"
+if [[ ${1-} == record ]]; then cp "$scratch"/api/* ci/api/; fi
+diff -r ci/api "$scratch/api" || {
     echo "The public API has changed. If that is intended, add it to CHANGELOG.md and run ci/package.sh record." >&2
     exit 1
 }

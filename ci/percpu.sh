@@ -8,18 +8,17 @@ cd "$(dirname "$0")/.."
 source ci/lib.sh
 unset STILLPOINT_PERCPU STILLPOINT_FENCE
 
-cargo build --release --package stillpoint-lab --features liburcu
+cargo build --release --package stillpoint-torture
 export CARGO_PROFILE_RELEASE_LTO=off # faster builds; nothing is measured here
 
-table=docs/proof.md
 limit=60 # seconds in which a test must detect its mutant
 log=$scratch/log
 
-tests=(--test percpu --test percpu_pool)
+tests=(--test percpu)
 echo "-- faults at every point of every section"
 export RUST_BACKTRACE=0
-faults=(--release --target-dir target/faults --test faults_percpu --test percpu_pool)
-RUSTFLAGS="--cfg stillpoint_faults" build cargo test --package stillpoint "${faults[@]}"
+with_faults=(--release --target-dir target/faults --test faults_percpu --test percpu)
+RUSTFLAGS="--cfg stillpoint_faults" build cargo test --package stillpoint "${with_faults[@]}"
 "${binary[faults_percpu]}"
 for environment in UNUSED=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 STILLPOINT_PERCPU=atomic; do
     env "$environment" STILLPOINT_TEST_CHILD=1 "${binary[faults_percpu]}" --nocapture \
@@ -28,14 +27,12 @@ done
 "${binary[faults_percpu]}" --nocapture --exact tests_notice_unarmed_sections 2>&1 | grep '^a\|^w' || true
 
 echo "-- broken sections and steps"
-# Table rows of these test files: | `mutant` | ... | `test_file::test` |. Patches need a build each: see
-# `ci/mutants.sh`.
-rows=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `((faults_percpu|percpu[a-z_]*)::[a-z_]+)` \|$/\1 \2/p' "$table" |
-    while read -r mutant test; do [[ -e ci/mutants/$mutant.patch ]] || echo "$mutant $test"; done)
-in_source=$(find stillpoint/src/percpu -name '*.rs' -not -name used.rs -not -name faults.rs \
-    -exec awk -f ci/places.awk stillpoint/src/percpu/rseq/faults.rs {} + | sed -n 's/ .*//p' | sort -u)
-if ! diff <(echo "$in_source") <(cut -d' ' -f1 <<<"$rows" | sort -u); then
-    echo "the mutants in src/percpu (<) and in $table (>) differ" >&2
+# Patches need a build each: see `ci/mutants.sh`.
+rows=$(refutes | grep -E ' (faults_percpu|percpu[a-z_]*) ' | while read -r mutant program test; do
+    [[ -e ci/mutants/$mutant.patch ]] || echo "$mutant $program::$test"
+done)
+if ! diff <(steps_in stillpoint/src/percpu) <(cut -d' ' -f1 <<<"$rows" | sort -u); then
+    echo "the mutants in src/percpu (<) and those that tests refute (>) differ" >&2
     exit 1
 fi
 refuted=0
@@ -44,7 +41,7 @@ while read -r mutant test; do
     # Some mutants have an effect only at rare moments, and on a busy machine not in each run.
     for ((try = 0; try < 5; try++)); do
         status=0
-        (STILLPOINT_MUTANT=$mutant timeout "$limit" "${binary[${test%::*}]}" --exact "${test#*::}") >"$log" 2>&1 || status=$?
+        (STILLPOINT_MUTANT=$mutant timeout "$limit" "${binary[${test%%::*}]}" --exact "${test#*::}") >"$log" 2>&1 || status=$?
         ((status != 0)) && break
     done
     if ((status == 0 || status == 124)); then
@@ -60,24 +57,24 @@ echo "$refuted mutants refuted"
 echo "-- without optimization, and across all crates"
 cargo test --package stillpoint --quiet "${tests[@]}"
 CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
-    cargo test --package stillpoint --release --target-dir target/lto --quiet --test percpu_pool
+    cargo test --package stillpoint --release --target-dir target/lto --quiet --test percpu -- pool::
 
 echo "-- rseq is denied, and the C library does not register threads"
-stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
+torture=${CARGO_TARGET_DIR:-target}/release/torture
 build cargo test --package stillpoint "${tests[@]}"
 for errno in ENOSYS EPERM; do
-    denied=("$stillpoint" seccomp-deny --errno "$errno" rseq --)
-    report=$("${denied[@]}" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$stillpoint" probe | sed -n 's/^percpu *//p')
+    denied=("$torture" seccomp-deny --errno "$errno" rseq --)
+    report=$("${denied[@]}" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$torture" probe | sed -n 's/^percpu *//p')
     echo "$errno: $report"
     grep --quiet '^atomic: .*the kernel refuses' <<<"$report"
-    "${denied[@]}" "${binary[percpu_pool]}" --quiet
+    "${denied[@]}" "${binary[percpu]}" --quiet pool::
 done
 # Stopping an area needs membarrier.
-"$stillpoint" seccomp-deny membarrier -- "${binary[percpu_pool]}" --quiet
+"$torture" seccomp-deny membarrier -- "${binary[percpu]}" --quiet pool::
 
 echo "-- valgrind: threads cannot be registered"
-valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_pool]}" --exact pop_returns_the_last_pushed
-valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact signed_counter_counts_down
+valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact pool::pop_returns_the_last_pushed
+valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact counters::signed_counter_counts_down
 
 echo "-- a debugger single-steps an add"
 cargo build --release --package stillpoint --example assembly
@@ -110,7 +107,7 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --lib percpu::rseq
 STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
-    --test percpu_pool
+    --test percpu -- pool::
 
 echo "-- a shared library is closed while threads use it"
 cargo build --package stillpoint --example unloaded

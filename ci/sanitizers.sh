@@ -45,14 +45,9 @@ detects() {
 
 # fuzz COMMAND...: the random programs pass. Leaves out the programs of broken variants, which may leak.
 fuzz() {
-    local test
-    for test in fuzz_grace_periods fuzz_lock fuzz_percpu fuzz_rwlock; do
-        passes "$test" "$@" "${binary[$test]}" match_the_model
-    done
+    passes fuzz "$@" "${binary[fuzz]}" match_the_model
 }
 
-tests=()
-for test in fuzz_grace_periods fuzz_lock fuzz_percpu fuzz_rwlock rcu_use_after_free; do tests+=(--test "$test"); done
 host=$(rustc -vV | sed -n 's/^host: //p')
 code=66 # exit status of a program with a report
 
@@ -61,7 +56,7 @@ if ! sysroot=$(rustc "+$rust_nightly" --print sysroot 2>/dev/null) || [[ ! -d $s
 fi
 compgen -G "$sysroot/lib/rustlib/$host/lib/librustc-*_rt.tsan.a" >/dev/null ||
     cannot "the nightly toolchain has no sanitizers for $host"
-nightly=(cargo "+$rust_nightly" test --package stillpoint-sanitizers --target "$host" "${tests[@]}")
+nightly=(cargo "+$rust_nightly" test --package stillpoint-sanitizers --target "$host" --test fuzz --test use_after_free)
 
 echo "-- ThreadSanitizer, with an instrumented standard library; it does not see rseq critical sections"
 export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
@@ -73,7 +68,7 @@ detects grace-period 'heap-use-after-free|data race' "${wrong[@]}"
 detects release 'data race' "${wrong[@]}"
 detects lock 'data race' "${wrong[@]}"
 fuzz
-passes rcu_use_after_free "${binary[rcu_use_after_free]}"
+passes use_after_free "${binary[use_after_free]}"
 unset STILLPOINT_PERCPU
 
 echo "-- AddressSanitizer, with leak detection"
@@ -86,12 +81,12 @@ detects ownership 'heap-use-after-free' "${wrong[@]}"
 detects free 'detected memory leaks' "${wrong[@]}"
 fuzz
 # This test leaks on purpose.
-passes rcu_use_after_free env ASAN_OPTIONS="detect_leaks=0 exitcode=$code" "${binary[rcu_use_after_free]}"
+passes use_after_free env ASAN_OPTIONS="detect_leaks=0 exitcode=$code" "${binary[use_after_free]}"
 
 echo "-- memcheck, without rseq, with the fence backend seqcst"
 command -v valgrind >/dev/null || cannot "there is no valgrind"
 unset RUSTFLAGS CARGO_PROFILE_DEV_OPT_LEVEL CARGO_PROFILE_DEV_DEBUG
-build cargo test --package stillpoint-sanitizers --test fuzz_grace_periods --test fuzz_lock --test fuzz_percpu --test fuzz_rwlock
+build cargo test --package stillpoint-sanitizers --test fuzz
 memcheck=(valgrind --quiet --fair-sched=yes --error-exitcode=$code --leak-check=full --errors-for-leak-kinds=definite)
 wrong=("${memcheck[@]}" ${CARGO_TARGET_DIR:-target}/debug/wrong)
 detects grace-period 'Invalid read' "${wrong[@]}"

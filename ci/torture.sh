@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the torture on each backend, for a minute in all. Then breaks one step at a time, and expects the torture to
-# detect each within some seconds, by a violation of the kind that the table of docs/proof.md names: another one does not
+# detect each within some seconds, by a violation of the kind that is listed here: another one does not
 # count. Takes four minutes or less after the builds.
 #
 # Controls: before and after, the same program with nothing broken must pass, for as long and as often as a broken step
@@ -11,33 +11,69 @@
 #        maximum); only the steps, written `MUTANT PART`, that match PATTERN. 0 SECONDS leave the first part out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-source ci/versions.sh
+source ci/lib.sh
 unset STILLPOINT_FENCE STILLPOINT_PERCPU STILLPOINT_MUTANT
 seconds=${1:-60} runs=${2:-1} pattern=${3:-.}
 limit=8 # seconds in which a broken step must be detected
 busy=50 # milliseconds: where threads wait for a CPU for longer, a step that was not detected proves nothing
 
-# Table rows: | `mutant` | `torture part` | kind, kind | ... |
-table=docs/proof.md
-rows=$(sed -nE 's/^\| `([a-z-]+(\/[0-9]+)?)` \| `torture ([a-z]+)` \| ([a-z, ]+) \|.*$/\1 \3 \4/p' "$table")
-faults=stillpoint/src/percpu/rseq/faults.rs
-in_source=$(find stillpoint/src collections/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sed -n 's/ .*//p' | sort -u)
-if unknown=$(comm -23 <(sed 's/[ /].*//' <<<"$rows" | sort -u) <(echo "$in_source")) && [[ -z $rows || -n $unknown ]]; then
-    echo "the source has no such steps, or $table no rows for the torture: $unknown" >&2
+# Mutant, part, and the kinds of violation of which one must be seen: a grace period ends too `early`; a wait does not end
+# (`hang`), or the child of a fork does (`child`); callbacks are out of `order`; values are `lost`; two threads hold a lock
+# (`exclusion`); the program dies (`crash`). `NAME/N` leaves the step out once in N times.
+rows="no-wait rcu early
+no-fence rcu early
+no-fence-before-rescan rcu hang
+no-rescan rcu hang
+snapshot-joins-current-round rcu early
+ready-before-grace-period rcu early
+barrier-does-not-wait rcu order, child
+no-wake-up rcu hang
+served-not-woken rcu hang
+no-leader-woken rcu hang
+sleepers-not-woken rcu hang, child
+run-without-notify rcu hang, child
+no-wait qsbr early
+snapshot-joins-current-round qsbr early
+quiescent-state-does-not-check qsbr hang
+idle-index-skipped srcu early
+busy-index-skipped srcu early
+grace-period-unfenced srcu early
+leader-not-woken srcu hang
+no-fence-before-sum srcu hang
+wake-up-not-published srcu hang
+sign-not-checked percpu crash
+not-armed percpu lost, crash
+stop-not-checked percpu crash
+room-not-checked percpu crash
+no-kick lock hang
+parked-not-set lock hang
+head-leaves-without-promoting lock hang
+unqueued-not-woken lock hang
+no-fence/100 rcu early
+sleepers-not-woken/10 rcu hang, child
+grace-period-unfenced/100 srcu early
+no-kick/5 lock hang
+notified-not-woken/100 lock hang
+readers-ignored/100000 rwlock exclusion
+sleeping-readers-not-woken/10 rwlock hang
+writer-not-woken/10 rwlock hang
+shut-without-fence rwlock exclusion
+entry-not-copied/100000 map lost"
+if unknown=$(comm -23 <(sed 's/[ /].*//' <<<"$rows" | sort -u) <(steps_in stillpoint/src collections/src urcu/core/src)) && [[ -n $unknown ]]; then
+    echo "the source has no such steps: $unknown" >&2
     exit 1
 fi
 rows=$(grep -E -- "$pattern" <<<"$rows")
 parts=$(cut -d' ' -f2 <<<"$rows" | sort -u)
 
 if [[ $seconds != 0 ]]; then
-    cargo build --release --package stillpoint-lab --features liburcu
-    stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
+    cargo build --release --package stillpoint-torture
+    unbroken=${CARGO_TARGET_DIR:-target}/release/torture
 fi
-RUSTFLAGS="--cfg stillpoint_mutants --cfg stillpoint_faults" cargo build --profile torture --package stillpoint-lab --bin torture \
-    --no-default-features --features alone --target-dir target/torture
+RUSTFLAGS="--cfg stillpoint_mutants --cfg stillpoint_faults" cargo build --profile torture --package stillpoint-torture \
+    --target-dir target/torture
 torture=target/torture/torture/torture
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$scratch/log
 
 # try MUTANT PART: runs the torture with a broken step. Sets `found` to the kind of the violation: `crash` if the program
 # was killed or panicked; empty if there was none, on a usage error, after a timeout, and if the run is not conclusive.
@@ -106,7 +142,7 @@ control && controlled=1 || controlled=0
 if [[ $seconds != 0 ]]; then
     echo "-- the library as it is"
     status=0
-    "$stillpoint" torture all --seconds "$seconds" || status=$?
+    "$unbroken" all --seconds "$seconds" || status=$?
     case $status in
         0) ;;
         77) not_conclusive "torture all" ;;

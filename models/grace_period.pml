@@ -1,4 +1,4 @@
-/* A grace period, and readers that enter, repin and leave: stillpoint/src/readers/threads.rs and reader.rs.
+/* A grace period, and readers that enter, repin and leave: stillpoint/src/readers/sections/scan.rs and reader.rs.
  *
  *   grace_period()  ThreadReaders::try_drain, scan and wait_for_readers
  *   reader          Reader::try_enter, repin and leave

@@ -1,5 +1,5 @@
 /* The sleep of a leader that waits for inlined readers and for readers that call functions:
- * stillpoint/src/readers/inlined/mod.rs.
+ * urcu/core/src/inlined/mod.rs.
  *
  *   grace_period()    InlinedReaders::try_drain, scan and begin_pass
  *   sleep()           InlinedReaders::wait_for_pass, arm, sleep and end_pass

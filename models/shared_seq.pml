@@ -17,7 +17,7 @@
  *
  * Abstracted: spinning, which only delays the check of the word that comes after it. There are no spurious wake-ups,
  * which would end sleeps that no other thread ends. Loads take effect in program order, so of a read-modify-write's
- * ordering only the release can be missed here. For the acquires see docs/proof.md. */
+ * ordering only the release can be missed here. `ci/mutants.sh` refutes the acquires. */
 
 #ifndef FAILS
 #define FAILS 0             /* whether rounds may fail */

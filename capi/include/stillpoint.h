@@ -54,14 +54,14 @@ After `capi/install.sh DIR`, which prints these commands with its paths:
 | build with | command |
 |---|---|
 | pkg-config | `cc first.c $(pkg-config --cflags --libs stillpoint) -Wl,-rpath,DIR/lib`, with `PKG_CONFIG_PATH=DIR/lib/pkgconfig` |
-| static | `cc -static first.c $(pkg-config --static --cflags --libs stillpoint)`; only the library: name `DIR/lib/libstillpoint.a` instead of `-lstillpoint` |
+| static | `cc -static first.c $(pkg-config --static --cflags --libs stillpoint)`; only the library: name `DIR/lib/libstillpoint.a` instead of `-lstillpoint`. The linker warns of `dlopen` and two functions of Rust's library, which work or are not called |
 | CMake | `find_package(stillpoint)` and `target_link_libraries(first stillpoint::stillpoint)`, or `stillpoint::static`, with `-DCMAKE_PREFIX_PATH=DIR` |
 
 `-Wl,-rpath,DIR/lib` lets the program find the shared library. Without it, set `LD_LIBRARY_PATH`, or install below a folder
 of the system (`/usr/local`) and run `ldconfig`.
 
-Longer programs: [a configuration](../capi/examples/config.c), [a list](../capi/examples/list.c), [a tour of the other
-parts](../capi/examples/tour.c), [C in a Rust program](../capi/examples/mixed.c).
+Longer programs: [a configuration](examples/config.c), [a list](examples/list.c), [a tour of the other
+parts](examples/tour.c), [C in a Rust program](examples/mixed.c).
 
 ## Rules
 
@@ -534,6 +534,11 @@ struct sp_stats {
     uint64_t limit_overruns;
     /** Callbacks and destructors of Rust code that panicked, in all domains. */
     uint64_t panics;
+    /** How long the grace period in progress has waited for readers until now; 0 if none does. */
+    uint64_t waiting_ns;
+    /** The number of grace periods by how long they waited for readers: at most 100 us, 1 ms, 10 ms, 100 ms, 1 s, 10 s,
+    and longer. */
+    uint64_t waits[7];
     uint64_t reserved_[5];
 };
 
@@ -579,7 +584,7 @@ int sp_set_stall_timeout(uint64_t nanoseconds);
 /* The library has these sizes too. */
 SP_STATIC_ASSERT_(sizeof(struct sp_rcu_head) == 16, "the layout of the library");
 SP_STATIC_ASSERT_(sizeof(struct sp_cookie) == 16, "the layout of the library");
-SP_STATIC_ASSERT_(sizeof(struct sp_stats) == 160, "the layout of the library");
+SP_STATIC_ASSERT_(sizeof(struct sp_stats) == 224, "the layout of the library");
 SP_STATIC_ASSERT_(sizeof(struct sp_stalled_reader) == 16, "the layout of the library");
 SP_STATIC_ASSERT_(sizeof(struct sp_stall) == 56, "the layout of the library");
 

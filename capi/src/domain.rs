@@ -86,11 +86,13 @@ pub struct CStats {
     limit_waits: u64,
     limit_overruns: u64,
     panics: u64,
+    waiting_ns: u64,
+    waits: [u64; 7],
     _reserved: [u64; 5],
 }
 
 // As the header says.
-const _: () = assert!(size_of::<Cookie>() == 16 && size_of::<CStats>() == 160);
+const _: () = assert!(size_of::<Cookie>() == 16 && size_of::<CStats>() == 224);
 
 /// Returns nanoseconds, for at most 500 years.
 pub fn nanoseconds(duration: Duration) -> u64 {
@@ -243,6 +245,8 @@ pub extern "C" fn sp_get_stats(domain: &AnyDomain, stats: &mut MaybeUninit<CStat
             limit_waits: now.limit_waits,
             limit_overruns: now.limit_overruns,
             panics: now.panics,
+            waiting_ns: nanoseconds(now.waiting),
+            waits: now.waits,
             _reserved: [0; 5],
         });
         Ok(())

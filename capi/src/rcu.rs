@@ -1,6 +1,6 @@
 //! Readers of the domain `stillpoint::rcu::Global`.
 //!
-//! `stillpoint.h` contains the fast paths, as inline functions: those of `Reader` in `readers/reader.rs` of the
+//! `stillpoint.h` contains the fast paths, as inline functions: those of `Reader` in `readers/sections/reader.rs` of the
 //! library. They use two things of it.
 //!
 //! - The thread-local variable `sp_thread_v1_`. C code passes its address here, where the library needs it, so Rust

@@ -187,6 +187,8 @@ static void stalls(void)
     UNTIL(load(&inside));
     CHECK(sp_rcu_cookie_start(&cookie) == 0);
     UNTIL(load(&reports));
+    CHECK(sp_get_stats(sp_rcu_domain(), &after) == 0);
+    CHECK(after.waiting_ns >= 2000000);
     set(&leave, 1);
     join(thread);
     CHECK(sp_rcu_cookie_wait(cookie) == 0);
@@ -194,6 +196,10 @@ static void stalls(void)
     CHECK(sp_get_stats(sp_rcu_domain(), &after) == 0);
     CHECK(after.stalls > before.stalls && after.grace_periods > before.grace_periods);
     CHECK(after.sleeps > before.sleeps && after.longest_wait_ns >= 2000000);
+    uint64_t longer = 0;
+    for (int class = 2; class < 7; class++)
+        longer += after.waits[class] - before.waits[class];
+    CHECK(longer > 0);
 }
 
 static void deferring(void)

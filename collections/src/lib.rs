@@ -34,11 +34,13 @@ mod sync;
 mod table;
 #[cfg(not(loom))]
 mod walk;
+#[cfg(not(loom))]
+mod writer;
 
 #[cfg(not(loom))]
 pub use hash_map::HashMap;
 
-// The algorithm, for the models in `tests/loom_*.rs`.
+// The algorithm, for the models in `tests/loom_hash_map.rs`.
 #[cfg(loom)]
 pub mod bucket;
 #[cfg(loom)]
@@ -51,3 +53,5 @@ pub mod sync;
 pub mod table;
 #[cfg(loom)]
 pub mod walk;
+#[cfg(loom)]
+pub mod writer;

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 use std::ptr;
 
+pub use stillpoint::pointer::{owned::Owned, shared::Shared};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 pub use stillpoint::sync::{AtomicU64, AtomicUsize};
-pub use stillpoint::tagged::{owned::Owned, shared::Shared};
 
 /// A domain without grace periods: what is retired is never freed, so models check that it is not found any more.
 pub trait Domain: 'static {

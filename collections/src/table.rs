@@ -7,7 +7,7 @@
 //! To resize, a writer allocates another table and links it as `next` of the current one. Each bucket *moves* under the
 //! lock of its stripe: its entries are copied to the next table, then it is marked. Writers move the bucket of their
 //! key, and a few others. The writer that moves the last bucket makes the next table the current one, and retires the
-//! table before it.
+//! table before it. What else a writer does is in [`writer`](crate::writer).
 //!
 //! # Invariants
 //!
@@ -15,13 +15,6 @@
 //! 2. A table is resized once, and only when it is the current one. So at most two tables have entries at a time.
 //! 3. When a table becomes the current one, all buckets of the table before it have moved.
 //! 4. No code of the program runs while a lock is held.
-//!
-//! # Writers
-//!
-//! A writer first looks its key up as a reader does ([`Tables::look_up`]). That compares keys, and brings the lines of
-//! the bucket and of the entry into the cache. Then it takes the lock, and makes its change if the chain still has what
-//! it has seen: the same entry for its key, or no entry of its hash that it has not compared. The section keeps the
-//! addresses of entries from being used again. Otherwise the writer looks again.
 
 use core::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,20 +23,20 @@ use crate::bucket::{Bucket, Hashed, Moved};
 #[cfg(not(loom))]
 use crate::memory::Zeroed;
 use crate::stripes::Stripes;
-use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, share, step};
+use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, step};
 
 /// Entries for each bucket, on average, above which a table grows. A bucket has room for six.
-const FULL: usize = 4;
+pub const FULL: usize = 4;
 /// Entries for each bucket below which a table shrinks.
-const SPARSE: usize = 1;
+pub const SPARSE: usize = 1;
 /// Buckets that a writer moves for the others.
 const SHARE: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// One table. It does not own the entries.
 pub struct Table<E: Hashed, D: Domain> {
     /// A power of two of them.
-    pub(crate) buckets: Buckets<E, D>,
-    next: Atomic<Table<E, D>, D>,
+    pub buckets: Buckets<E, D>,
+    pub next: Atomic<Table<E, D>, D>,
     /// Buckets that writers have undertaken to move.
     claimed: AtomicUsize,
     /// Buckets that have moved.
@@ -67,12 +60,12 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     }
 
     #[inline(always)]
-    fn index(&self, hash: u64) -> usize {
+    pub fn index(&self, hash: u64) -> usize {
         hash as usize & (self.buckets.len() - 1)
     }
 
     #[inline(always)]
-    fn bucket(&self, hash: u64) -> &Bucket<E, D> {
+    pub fn bucket(&self, hash: u64) -> &Bucket<E, D> {
         // SAFETY: the index is less than the length, which is a power of two.
         unsafe { self.buckets.get_unchecked(self.index(hash)) }
     }
@@ -96,15 +89,6 @@ impl<E: Hashed, D: Domain> Table<E, D> {
 
 #[cfg(not(loom))]
 type Buckets<E, D> = Zeroed<Bucket<E, D>>;
-
-/// The options with which an entry is retired: what its key and its value own counts, if it is known.
-fn options<E: Hashed>(entry: Shared<'_, E>) -> DeferOptions {
-    let options = DeferOptions::new();
-    match entry.as_ref().and_then(Hashed::heap_bytes) {
-        Some(bytes) => options.heap_bytes(bytes),
-        None => options,
-    }
-}
 
 #[cfg(loom)]
 type Buckets<E, D> = Box<[Bucket<E, D>]>;
@@ -132,34 +116,11 @@ impl<E: Hashed, D: Domain> Drop for Table<E, D> {
     }
 }
 
-/// What a writer has seen of a hash.
-#[derive(Debug)]
-pub struct Seen<'g, E> {
-    /// The entry of the writer's key, or null.
-    pub entry: Shared<'g, E>,
-    /// The entries of other keys with the same hash, if the key has none.
-    others: Vec<Shared<'g, E>>,
-}
-
-/// What a change has left to do once the lock is released.
-struct After<'g, E: Hashed, D: Domain> {
-    /// Whether the map was as seen, so that the change was made.
-    is_done: bool,
-    /// Whether the table is being resized.
-    is_moving: bool,
-    /// Whether it should be.
-    must_resize: bool,
-    /// A bucket to retire.
-    unlinked: Shared<'g, Bucket<E, D>>,
-    /// Tables to retire: rarely one, seldom two.
-    replaced: Vec<Shared<'g, Table<E, D>>>,
-}
-
 /// The entries of a map: see the [module](self).
 pub struct Tables<E: Hashed, D: Domain> {
     /// Null before the first entry.
     current: Atomic<Table<E, D>, D>,
-    stripes: Stripes,
+    pub stripes: Stripes,
     /// The number of buckets for the room that was asked for. Tables do not shrink below it, nor below the number of
     /// stripes.
     reserved: AtomicUsize,
@@ -187,7 +148,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Returns how many buckets have room for as many entries.
-    fn buckets_for(&self, entries: usize) -> usize {
+    pub fn buckets_for(&self, entries: usize) -> usize {
         // Relaxed: only the number.
         let reserved = self.reserved.load(Relaxed);
         entries.div_ceil(FULL).next_power_of_two().max(reserved).max(self.stripes.len())
@@ -215,7 +176,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     #[inline(always)]
-    fn find_in_bucket<'g>(
+    pub fn find_in_bucket<'g>(
         &self,
         hash: u64,
         mut is_it: impl FnMut(Shared<'g, E>, &'g E) -> bool,
@@ -235,130 +196,13 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         }
     }
 
-    /// Looks a key up that the caller will change.
-    #[inline(always)]
-    pub fn look_up<'g>(
-        &self,
-        hash: u64,
-        mut is_it: impl FnMut(&'g E) -> bool,
-        section: &'g D::Section,
-    ) -> Seen<'g, E> {
-        let mut others = Vec::new();
-        let found = self.find_in_bucket(
-            hash,
-            |loaded, entry| {
-                let is_it = is_it(entry);
-                if !is_it && entry.hash() == hash {
-                    others.push(loaded);
-                }
-                is_it
-            },
-            section,
-        );
-        Seen { entry: found.unwrap_or_default(), others }
-    }
-
-    /// Looks the key of `entry` up, without comparing keys. Returns `None` if it is no longer the entry.
-    pub fn look_again<'g>(
-        &self,
-        hash: u64,
-        entry: Shared<'g, E>,
-        section: &'g D::Section,
-    ) -> Option<Seen<'g, E>> {
-        let entry = self.find_in_bucket(hash, |loaded, _| loaded == entry, section)?;
-        Some(Seen { entry, others: Vec::new() })
-    }
-
-    /// Makes `new` the entry of the key with which `seen` was looked up, or removes that entry. The domain disposes of
-    /// the old entry.
-    ///
-    /// # Errors
-    ///
-    /// If the map has changed since. Returns `new`.
-    pub fn exchange<'g>(
-        &self,
-        hash: u64,
-        seen: &Seen<'g, E>,
-        new: Option<Owned<E>>,
-        domain: &D,
-        section: &'g D::Section,
-    ) -> Result<Option<&'g E>, Option<Owned<E>>> {
-        if new.is_none() && seen.entry.is_null() {
-            return Ok(None);
-        }
-        let new = new.map_or(Shared::null(), |new| share::<E, D>(new, section));
-        let after = self.exchange_locked(hash, seen, new, section);
-        for table in after.replaced {
-            Self::retire_table(table, domain);
-        }
-        if !after.is_done {
-            // SAFETY: it comes from `share` above, and was not stored.
-            return Err((!new.is_null()).then(|| unsafe { new.into_owned() }));
-        }
-        // SAFETY: both are unlinked.
-        unsafe {
-            domain.retire_shared(seen.entry, options(seen.entry));
-            domain.retire_shared(after.unlinked, DeferOptions::new());
-        }
-        if after.is_moving {
-            self.help(domain, section);
-        } else if after.must_resize {
-            self.resize_if_needed(new.is_null(), section);
-        }
-        Ok(new.as_ref())
-    }
-
-    fn exchange_locked<'g>(
-        &self,
-        hash: u64,
-        seen: &Seen<'g, E>,
-        new: Shared<'g, E>,
-        section: &'g D::Section,
-    ) -> After<'g, E, D> {
-        let first = self.current_or_first(section);
-        let (stripe, _locked) = self.stripes.lock(hash);
-        // Under the lock, as another thread may have replaced it.
-        let mut table = self.current(section).unwrap_or(first);
-        let mut replaced = Vec::new();
-        let mut is_moving = false;
-        while let Some(next) = table.next.load(section).as_ref() {
-            replaced.extend(self.move_bucket(table, next, table.index(hash), section));
-            table = next;
-            is_moving = true;
-        }
-        let bucket = table.bucket(hash);
-        let (mut unlinked, mut must_resize) = (Shared::null(), false);
-        let is_done = if seen.entry.is_null() {
-            let is_absent = bucket.has_only(hash, &seen.others, section);
-            if is_absent {
-                let is_full = bucket.insert(hash, new, section);
-                let entries = stripe.count(1);
-                must_resize = is_full && self.estimate(entries) > table.len() * FULL / 4 * 3;
-            }
-            is_absent
-        } else if new.is_null() {
-            let removed = bucket.remove(hash, seen.entry, section);
-            if let Some(bucket) = removed {
-                unlinked = bucket;
-                let entries = stripe.count(-1);
-                must_resize = self.estimate(entries) < table.len() * SPARSE
-                    && table.len() > self.buckets_for(0)
-                    && stripe.counts_all(self.stripes.len());
-            }
-            removed.is_some()
-        } else {
-            bucket.replace(hash, seen.entry, new, section)
-        };
-        After { is_done, is_moving: is_moving && replaced.is_empty(), must_resize, unlinked, replaced }
-    }
-
     /// Returns the number of entries, if other stripes have as many as this one.
-    fn estimate(&self, entries: usize) -> usize {
+    pub fn estimate(&self, entries: usize) -> usize {
         entries * self.stripes.len()
     }
 
     /// Returns the current table, which it makes if there is none.
-    fn current_or_first<'g>(&self, section: &'g D::Section) -> &'g Table<E, D> {
+    pub fn current_or_first<'g>(&self, section: &'g D::Section) -> &'g Table<E, D> {
         if let Some(table) = self.current(section) {
             return table;
         }
@@ -372,7 +216,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
 
     /// Moves a bucket, whose lock the caller holds, unless it has moved. Returns the table that was replaced, if this
     /// was its last bucket.
-    fn move_bucket<'g>(
+    pub fn move_bucket<'g>(
         &self,
         table: &'g Table<E, D>,
         next: &'g Table<E, D>,
@@ -397,7 +241,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Retires a table that `move_bucket` has replaced.
-    fn retire_table(table: Shared<'_, Table<E, D>>, domain: &D) {
+    pub fn retire_table(table: Shared<'_, Table<E, D>>, domain: &D) {
         let bytes = table.as_ref().map_or(0, |table| size_of_val(&*table.buckets));
         // SAFETY: no pointer leads to it, but for those of open sections, and of tables that were retired before.
         unsafe { domain.retire_shared(table, DeferOptions::new().heap_bytes(bytes)) };
@@ -408,7 +252,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     /// Not in one step to the table that the number asks for: until all buckets have moved, the entries of writers go
     /// to the next table, however many they are.
     #[cold]
-    fn resize_if_needed(&self, may_shrink: bool, section: &D::Section) {
+    pub fn resize_if_needed(&self, may_shrink: bool, section: &D::Section) {
         // The table first: a number that is out of date is then compared with a table that has been resized.
         let table = self.current_or_first(section);
         let (entries, buckets) = (self.len(), table.len());
@@ -421,7 +265,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
 
     /// Moves a few buckets. Returns `false` if none is left for this thread.
     #[cold]
-    fn help(&self, domain: &D, section: &D::Section) -> bool {
+    pub fn help(&self, domain: &D, section: &D::Section) -> bool {
         let Some(table) = self.current(section) else { return false };
         let Some(next) = table.next.load(section).as_ref() else { return false };
         // Relaxed: a bucket is moved under its lock, by each thread that finds it where it was.
@@ -486,7 +330,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         // Relaxed: only the number.
         self.reserved.store(0, Relaxed);
         let Some(table) = self.current(section) else { return };
-        // No more often than was necessary at first: another thread may reserve room meanwhile.
+        // No more often than was necessary at first: another thread may reserve room at the same time.
         for _ in 0..table.len().ilog2() {
             self.complete_resize(domain, section);
             let table = self.current_or_first(section);
@@ -529,7 +373,7 @@ impl<E: Hashed, D: Domain> Table<E, D> {
 }
 
 impl<E: Hashed, D: Domain> Drop for Tables<E, D> {
-    /// Drops the entries, also those after one whose destructor panics, and then goes on with the panic.
+    /// Drops the entries, also those after one whose destructor panics, and then continues the panic.
     fn drop(&mut self) {
         let mut panic = None;
         self.drain(|entry| {
@@ -557,6 +401,7 @@ mod tests {
 
     use super::*;
     use crate::stripes::SUMS;
+    use crate::writer::Seen;
 
     struct Entry(u64);
 
@@ -572,9 +417,9 @@ mod tests {
     fn change(map: &Map, key: u64, is_there: bool) {
         let (entry, section) = (Entry(key), rcu::enter());
         let hash = entry.hash();
-        let seen = map.look_up(hash, |entry| entry.0 == key, &section);
+        let seen = Seen::look_up(map, hash, |entry| entry.0 == key, &section);
         let new = is_there.then(|| Owned::new(entry));
-        assert!(map.exchange(hash, &seen, new, &Global, &section).is_ok());
+        assert!(seen.exchange(map, hash, new, &Global, &section).is_ok());
     }
 
     fn buckets(map: &Map) -> usize {

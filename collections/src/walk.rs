@@ -1,4 +1,16 @@
 //! Walks over all entries of a map.
+//!
+//! A walk goes through the buckets of the table that was the current one when it began. A bucket that has moved since
+//! stands for those buckets of the later tables that have its entries:
+//!
+//! ```text
+//! the walk's table, of 4 buckets      0   1   2   3        bucket 1: hashes that end in 01
+//!                                        / \               has moved to
+//! the next table, of 8 buckets      0   1   2 ... 5  ...   buckets 1 (001) and 5 (101)
+//! ```
+//!
+//! If the table has shrunk instead, bucket 5 of 8 has moved to bucket 1 of 4, with the entries of bucket 1 of 8. There
+//! the walk takes the hashes that end in 101 only, for the others are another bucket's.
 
 use core::ptr;
 

@@ -1,17 +1,15 @@
 //! Models of the hash map: lookups beside changes of a bucket, and beside the move to another table.
 #![cfg(loom)]
 
-#[path = "../../stillpoint/tests/model/mod.rs"]
-mod model;
-
 use loom::sync::Arc;
 use loom::thread;
-use model::check;
 use stillpoint::sync::loom_access::LoomAccess;
 use stillpoint_collections::bucket::{Hashed, SLOTS};
 use stillpoint_collections::model::{Model, Owned};
 use stillpoint_collections::table::Tables;
 use stillpoint_collections::walk::Walk;
+use stillpoint_collections::writer::Seen;
+use support::model::check;
 
 /// The key is its hash: the lowest bit chooses the stripe, and with the next ones the bucket; the byte at the top is
 /// the fingerprint.
@@ -56,8 +54,8 @@ fn new(key: u64, value: u64) -> Owned<Entry> {
 fn insert(map: &Map, key: u64, value: u64) -> Option<u64> {
     let mut entry = new(key, value);
     loop {
-        let seen = map.look_up(key, |entry| entry.key == key, &());
-        match map.exchange(key, &seen, Some(entry), &Model, &()) {
+        let seen = Seen::look_up(map, key, |entry| entry.key == key, &());
+        match seen.exchange(map, key, Some(entry), &Model, &()) {
             Ok(_) => return seen.entry.as_ref().map(|old| old.value),
             Err(unused) => entry = unused.expect("the entry comes back"),
         }
@@ -70,9 +68,9 @@ fn resize(map: &Map, buckets: usize) {
 
 fn remove(map: &Map, key: u64) -> Option<u64> {
     loop {
-        let seen = map.look_up(key, |entry| entry.key == key, &());
+        let seen = Seen::look_up(map, key, |entry| entry.key == key, &());
         let old = seen.entry.as_ref()?;
-        if map.exchange(key, &seen, None, &Model, &()).is_ok() {
+        if seen.exchange(map, key, None, &Model, &()).is_ok() {
             return Some(old.value);
         }
     }
@@ -127,17 +125,20 @@ fn reuse(map: &Map) {
     assert_eq!(get(map, NEW), Some(1));
 }
 
+/// Refutes: slot-before-header
 #[test]
 fn entry_in_a_slot_that_is_used_again_stays_found() {
     explore(3, &[OLD], reuse, |map| stays_found(map, NEW));
 }
 
+/// Refutes: Bucket::find:Acquire, Bucket::set_header:Release
 #[test]
 fn entry_in_a_slot_that_is_used_again_stays_removed() {
     explore(3, &[OLD], reuse, |map| stays_removed(map, OLD));
 }
 
 /// A bucket without room: the entry goes to another one, which is unlinked and made again.
+/// Refutes: next-before-header
 #[test]
 fn entry_of_a_chained_bucket_stays_found() {
     const FULL: [u64; SLOTS + 1] =
@@ -154,6 +155,7 @@ fn value_is_replaced_at_once() {
     });
 }
 
+/// Refutes: absence-not-confirmed
 #[test]
 fn one_of_two_insertions_is_the_first() {
     check(0, 3, || {
@@ -166,6 +168,7 @@ fn one_of_two_insertions_is_the_first() {
     });
 }
 
+/// Refutes: entry-not-copied, moved-before-copies
 #[test]
 fn entry_is_found_while_its_bucket_moves() {
     const MOVER: u64 = key(2, 2, 2);
@@ -179,6 +182,7 @@ fn entry_is_found_while_its_bucket_moves() {
     });
 }
 
+/// Refutes: bucket-not-moved-first
 #[test]
 fn entry_that_was_removed_from_the_next_table_stays_removed() {
     let change = |map: &Map| {
@@ -189,6 +193,7 @@ fn entry_that_was_removed_from_the_next_table_stays_removed() {
 }
 
 /// Each of two writers moves a bucket; the last one publishes the table, with the entries that both have moved.
+/// Refutes: published-before-last-bucket, Tables::move_bucket:Acquire, Tables::move_bucket:Release
 #[test]
 fn next_table_is_published_with_all_entries() {
     const LEFT: u64 = key(0, 1, 1);
@@ -209,6 +214,7 @@ fn next_table_is_published_with_all_entries() {
 }
 
 /// Two buckets become one.
+/// Refutes: entries-of-other-buckets-kept, Bucket::has_moved:Acquire
 #[test]
 fn walk_sees_what_stays_while_the_table_shrinks() {
     const LEFT: u64 = key(0, 1, 1);
@@ -234,6 +240,7 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
 }
 
 /// The other thread has undertaken to move the last bucket.
+/// Refutes: claimed-buckets-left
 #[test]
 fn reserve_moves_buckets_that_other_threads_have_claimed() {
     const MOVER: u64 = key(0, 1, 1);

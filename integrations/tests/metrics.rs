@@ -47,6 +47,11 @@ fn domain_is_exported_under_its_given_name() {
     let exports = recorded(|| metrics::export_domain("own", &stats));
     assert_eq!(counter(&exports, "stillpoint_grace_periods_total,domain=own"), stats.grace_periods);
     assert_eq!(counter(&exports, "stillpoint_grace_period_callers_total,domain=own"), stats.callers);
+    let waits =
+        |le| counter(&exports, &format!("stillpoint_grace_period_wait_seconds_bucket,domain=own,le={le}"));
+    assert_eq!(waits("+Inf"), stats.grace_periods);
+    assert!(waits("0.0001") == stats.waits[0] && waits("10") <= waits("+Inf"), "{stats:?}");
+    assert_eq!(gauge(&exports, "stillpoint_grace_period_waiting_seconds,domain=own"), 0.0);
     assert_eq!(counter(&exports, "stillpoint_deferred_done_total,domain=own"), 1);
     assert_eq!(gauge(&exports, "stillpoint_readers,domain=own"), stats.readers as f64);
     assert_eq!(gauge(&exports, "stillpoint_deferred,domain=own"), 0.0);

@@ -1,11 +1,5 @@
 //! The events of grace periods and stalls that subscribers of `tracing` receive.
 
-#[path = "../../stillpoint/tests/support/child.rs"]
-#[allow(dead_code, reason = "these tests use one of its functions")]
-mod child;
-#[path = "../../stillpoint/tests/support/deadline.rs"]
-mod deadline;
-
 use std::any::type_name;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use deadline::deadline;
 use stillpoint::Domain as _;
 use stillpoint::rcu;
 use stillpoint::srcu;
+use support::child;
+use support::deadline::deadline;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{set_global_default, with_default};
 use tracing::{Event, Level, Subscriber};
@@ -137,7 +132,7 @@ fn stall_is_a_warning_with_a_subscriber() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     // Stderr, the stall timeout and the default subscriber are global to the process.
-    let name = "stall_is_a_warning_with_a_subscriber";
+    let name = stall_is_a_warning_with_a_subscriber;
     let Some(variant) = child::variant() else {
         for variant in ["subscriber", "none"] {
             let stderr = child::stderr(name, variant, None);

@@ -88,6 +88,8 @@ pub mod metrics;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod percpu;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+mod pointer;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod qsbr;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod rcu;
@@ -101,8 +103,6 @@ pub mod srcu;
 mod sync;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod sys;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
-mod tagged;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub use domain::api::{Domain, EnterSection};
@@ -112,13 +112,15 @@ pub use domain::api::{Domain, EnterSection};
 #[doc(hidden)]
 pub mod urcu {
     pub use crate::fence::backend::in_child as reset_fence_in_child;
-    pub use crate::grace_period::cookie::GpCookie;
-    pub use crate::grace_period::engine::Engine;
-    pub use crate::readers::inlined::{Gp, InlinedProtocol, InlinedReader, InlinedReaders};
-    pub use crate::sys::{futex_wait, futex_wake, now};
+    pub use crate::grace_period::counters::GpCounters;
+    pub use crate::grace_period::engine::GpCookie;
+    pub use crate::grace_period::engine::{Engine, ReaderSet};
+    pub use crate::grace_period::stall::StallDetector;
+    pub use crate::sync::ForkSafe;
+    pub use crate::sys::{futex_wait, futex_wait_shared, futex_wake, futex_wake_shared, now};
 }
 
-// The algorithms, for the models in `tests/loom_*.rs`: without the statics, thread-locals and public types above them.
+// The algorithms, for the models in `tests/loom/`: without the statics, thread-locals and public types above them.
 #[cfg(loom)]
 #[path = "fence/loom.rs"]
 pub mod fence;
@@ -127,7 +129,7 @@ pub mod grace_period;
 #[cfg(loom)]
 pub mod percpu {
     #[path = "loom.rs"]
-    pub mod counters;
+    pub mod cpu_counters;
     pub mod used;
 }
 #[cfg(loom)]
@@ -141,17 +143,13 @@ pub mod readers;
 pub mod reclaim;
 #[cfg(loom)]
 pub mod srcu {
-    pub mod counts;
+    pub mod handle_counts;
 }
+#[cfg(loom)]
+pub mod pointer;
 #[cfg(any(loom, stillpoint_mutants))]
 #[doc(hidden)]
 pub mod sync;
-#[cfg(loom)]
-pub mod tagged;
-
-#[cfg(all(test, not(loom)))]
-#[path = "../tests/support/deadline.rs"]
-mod deadline;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

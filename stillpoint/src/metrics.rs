@@ -27,6 +27,8 @@
 //! | `stillpoint_grace_period_sleeps_total` | counter | `domain` | [`Stats::sleeps`] |
 //! | `stillpoint_grace_period_wakeups_total` | counter | `domain` | [`Stats::wakeups`] |
 //! | `stillpoint_grace_period_longest_seconds` | gauge | `domain` | [`Stats::longest_wait`] |
+//! | `stillpoint_grace_period_waiting_seconds` | gauge | `domain` | [`Stats::waiting`] |
+//! | `stillpoint_grace_period_wait_seconds_bucket` | counter | `domain`, `le` | [`Stats::waits`], summed up: a histogram of Prometheus |
 //! | `stillpoint_stalls_total` | counter | `domain` | [`Stats::stalls`] |
 //! | `stillpoint_readers` | gauge | `domain` | [`Stats::readers`] |
 //! | `stillpoint_deferred` | gauge | `domain` | [`Stats::queued`] |
@@ -48,6 +50,8 @@ use crate::Domain as _;
 use crate::rcu::Stats;
 use crate::{fence, qsbr, rcu};
 
+const WAIT_BUCKET: &str = "stillpoint_grace_period_wait_seconds_bucket";
+
 enum Value {
     Counter(u64),
     Gauge(u64),
@@ -56,7 +60,7 @@ enum Value {
 }
 
 /// The name, description and value of each metric with the label `domain`.
-fn domain_metrics(s: &Stats) -> [(&'static str, &'static str, Value); 15] {
+fn domain_metrics(s: &Stats) -> [(&'static str, &'static str, Value); 16] {
     use Value::*;
     [
         ("stillpoint_grace_periods_total", "Grace periods completed", Counter(s.grace_periods)),
@@ -70,6 +74,11 @@ fn domain_metrics(s: &Stats) -> [(&'static str, &'static str, Value); 15] {
         ("stillpoint_grace_period_sleeps_total", "Grace periods that slept for readers", Counter(s.sleeps)),
         ("stillpoint_grace_period_wakeups_total", "Wake-ups by readers", Counter(s.wakeups)),
         ("stillpoint_grace_period_longest_seconds", "Longest wait for readers", Seconds(s.longest_wait)),
+        (
+            "stillpoint_grace_period_waiting_seconds",
+            "How long the grace period in progress has waited for readers",
+            Seconds(s.waiting),
+        ),
         ("stillpoint_stalls_total", "Reports of stalled grace periods", Counter(s.stalls)),
         ("stillpoint_readers", "Readers in the registry", Gauge(s.readers)),
         ("stillpoint_deferred", "Callbacks and values that wait", Gauge(s.queued)),
@@ -91,6 +100,11 @@ pub fn describe() {
             Value::Seconds(_) => describe_gauge!(name, Unit::Seconds, help),
         }
     }
+    describe_counter!(
+        WAIT_BUCKET,
+        Unit::Count,
+        "Grace periods that waited for readers for at most `le` seconds"
+    );
     let panics = "Callbacks and destructors that panicked";
     describe_counter!("stillpoint_deferred_panics_total", Unit::Count, panics);
     describe_counter!("stillpoint_fence_calls_total", Unit::Count, "Heavy fences requested");
@@ -125,6 +139,12 @@ pub fn export_domain(domain: impl Into<SharedString>, stats: &Stats) {
             Value::Gauge(number) | Value::Bytes(number) => set(name, number as f64),
             Value::Seconds(time) => set(name, time.as_secs_f64()),
         }
+    }
+    let bounds = Stats::WAIT_BOUNDS.map(|bound| bound.as_secs_f64().to_string());
+    let mut sum = 0;
+    for (count, bound) in stats.waits.iter().zip(bounds.into_iter().chain(["+Inf".to_owned()])) {
+        sum += count;
+        counter!(WAIT_BUCKET, "domain" => domain.clone(), "le" => bound).absolute(sum);
     }
 }
 

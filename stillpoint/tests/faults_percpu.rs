@@ -4,31 +4,19 @@
 //! at a point runs a signal handler in the middle of a section, which does what the test asks for.
 #![cfg(stillpoint_faults)]
 
-#[allow(dead_code, reason = "one way to start a child is enough here")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/deadline.rs"]
-mod deadline;
-#[allow(dead_code, reason = "not all of it is needed here")]
-#[path = "support/fork.rs"]
-mod fork;
-#[allow(dead_code, reason = "not all of it is needed here")]
-#[path = "support/rseq.rs"]
-mod rseq;
-#[path = "support/variants.rs"]
-mod variants;
-
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Barrier, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use std::{hint, mem, process, ptr, thread};
 
-use deadline::deadline;
-use fork::time_limit::repetitions;
 use stillpoint::percpu::faults::{self, Fault, POINTS};
 use stillpoint::percpu::{Counter, Histogram, Pool};
-use variants::in_each_variant;
+use support::deadline::deadline;
+use support::fork;
+use support::rseq;
+use support::time_limit::repetitions;
+use support::variants::in_each_variant;
 
 /// What a thread does at a fault point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -286,9 +274,10 @@ fn operations() -> [Box<dyn Operation>; 4] {
     ]
 }
 
+/// Refutes: committed-early
 #[test]
 fn faults_at_every_point_preserve_results() {
-    if !in_each_variant("faults_at_every_point_preserve_results") {
+    if !in_each_variant(faults_at_every_point_preserve_results) {
         return;
     }
     let _running = deadline();
@@ -329,6 +318,7 @@ fn interrupted_once(operation: &dyn Operation, point: usize) {
     operation.check(counted.runs.into_inner());
 }
 
+/// Refutes: not-armed
 #[test]
 fn interrupted_section_has_no_effect() {
     let _running = deadline();
@@ -341,6 +331,7 @@ fn interrupted_section_has_no_effect() {
     }
 }
 
+/// Refutes: not-armed
 #[test]
 fn migrated_add_restarts_on_the_new_cpu() {
     let _running = deadline();
@@ -379,6 +370,7 @@ fn migrated_add_restarts_on_the_new_cpu() {
     assert_eq!(counter.sum(), moved + others.into_inner(), "adds were lost");
 }
 
+/// Refutes: cpu-read-before-arming
 #[test]
 fn migrated_push_stores_on_the_new_cpu() {
     let _running = deadline();
@@ -402,6 +394,7 @@ fn migrated_push_stores_on_the_new_cpu() {
     }
 }
 
+/// Refutes: retried-forever
 #[test]
 fn always_interrupted_section_uses_the_fallback() {
     let _running = deadline();
@@ -420,6 +413,7 @@ fn always_interrupted_section_uses_the_fallback() {
     }
 }
 
+/// Refutes: sign-not-checked
 #[test]
 fn unregistered_thread_never_commits() {
     let _alone = alone();
@@ -436,6 +430,7 @@ fn unregistered_thread_never_commits() {
     .expect("the thread ends");
 }
 
+/// Refutes: plain-word-atomically
 #[test]
 fn unregistered_threads_add_to_atomic_words() {
     const ADDS: u64 = 500_000;
@@ -467,6 +462,7 @@ fn unregistered_threads_add_to_atomic_words() {
     assert_eq!(counter.sum(), 2 * ADDS, "adds were lost");
 }
 
+/// Refutes: interrupted-pop-finds-nothing
 #[test]
 fn interrupted_pop_is_retried() {
     let _running = deadline();
@@ -503,6 +499,7 @@ fn in_child_with_area_stopped(pool: &Pool<u64>, child: impl FnOnce()) {
     });
 }
 
+/// Refutes: owner-never-dead, push-does-not-reopen
 #[test]
 fn push_reopens_an_area_stopped_at_fork() {
     let _running = deadline();
@@ -515,6 +512,7 @@ fn push_reopens_an_area_stopped_at_fork() {
     });
 }
 
+/// Refutes: pop-does-not-reopen
 #[test]
 fn pop_reopens_an_area_stopped_at_fork() {
     let _running = deadline();
@@ -528,6 +526,7 @@ fn pop_reopens_an_area_stopped_at_fork() {
     });
 }
 
+/// Refutes: room-not-checked
 #[test]
 fn full_stack_refuses() {
     let _alone = alone();
@@ -537,6 +536,7 @@ fn full_stack_refuses() {
     assert!(kept <= 8 * cpus, "{kept} kept");
 }
 
+/// Refutes: stop-kept, stop-not-checked
 #[test]
 fn stopped_area_takes_nothing_until_it_is_reopened() {
     let _running = deadline();
@@ -550,6 +550,7 @@ fn stopped_area_takes_nothing_until_it_is_reopened() {
     assert_eq!((pool.local_len(cpu), pool.len()), (1, 2));
 }
 
+/// Refutes: not-interrupted
 #[test]
 fn drain_aborts_a_section_past_the_stop() {
     let _running = deadline();

@@ -1,28 +1,18 @@
 //! The process-wide fence.
 #![cfg(not(loom))]
 
-#[path = "support/backends.rs"]
-mod backends;
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/deadline.rs"]
-mod deadline;
-#[allow(dead_code, reason = "not all of it is needed here")]
-#[path = "support/fork.rs"]
-mod fork;
-#[path = "support/store_buffer.rs"]
-mod store_buffer;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 use std::{hint, iter, mem, ptr, thread};
 
-use backends::BACKENDS;
-use deadline::deadline;
-use fork::time_limit::repetitions;
 use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
-use store_buffer::StoreBuffer;
+use support::backends;
+use support::child;
+use support::deadline::deadline;
+use support::fork;
+use support::store_buffer::StoreBuffer;
+use support::time_limit::repetitions;
 
 const ROUNDS: usize = 20_000;
 /// For how long two threads meet. Beside other load a meeting may take as long as the scheduler's turns.
@@ -197,8 +187,8 @@ fn assert_fences() {
 #[test]
 fn environment_chooses_the_backend() {
     let Some(asked) = child::variant() else {
-        for backend in BACKENDS {
-            child::run("environment_chooses_the_backend", backend, Some(backend));
+        for backend in backends!() {
+            child::run(environment_chooses_the_backend, backend, Some(backend));
         }
         return;
     };
@@ -222,7 +212,7 @@ fn environment_chooses_the_backend() {
 fn unknown_backend_falls_back_with_a_reason() {
     if child::variant().is_none() {
         for unknown in ["rseq", "SEQCST", ""] {
-            let test = "unknown_backend_falls_back_with_a_reason";
+            let test = unknown_backend_falls_back_with_a_reason;
             child::run(test, unknown, Some(unknown));
         }
         return;
@@ -237,7 +227,7 @@ fn unknown_backend_falls_back_with_a_reason() {
 #[test]
 fn set_backend_overrides_the_environment() {
     if child::variant().is_none() {
-        let test = "set_backend_overrides_the_environment";
+        let test = set_backend_overrides_the_environment;
         return child::run(test, "seqcst", Some("membarrier"));
     }
     let report = fence::set_backend(Backend::SeqCst).expect("nothing was chosen before");
@@ -250,7 +240,7 @@ fn set_backend_overrides_the_environment() {
 #[test]
 fn signal_backend_needs_its_feature() {
     if child::variant().is_none() {
-        return child::run("signal_backend_needs_its_feature", "", Some("signal"));
+        return child::run(signal_backend_needs_its_feature, "", Some("signal"));
     }
     let report = fence::init();
     assert_eq!(report.backend(), Backend::SeqCst);
@@ -263,7 +253,7 @@ fn signal_backend_needs_its_feature() {
 fn signal_backend_skips_signals_with_handlers() {
     let Some(free) = child::variant() else {
         for free in ["some", "none"] {
-            child::run("signal_backend_skips_signals_with_handlers", free, Some("signal"));
+            child::run(signal_backend_skips_signals_with_handlers, free, Some("signal"));
         }
         return;
     };
@@ -289,7 +279,7 @@ fn signal_backend_skips_signals_with_handlers() {
 #[test]
 fn signal_reaches_threads_started_with_signals_blocked() {
     if child::variant().is_none() {
-        let test = "signal_reaches_threads_started_with_signals_blocked";
+        let test = signal_reaches_threads_started_with_signals_blocked;
         return child::run(test, "", Some("signal"));
     }
     // SAFETY: the set is plain data, initialized before use; threads started from here on inherit the mask.
@@ -305,7 +295,7 @@ fn signal_reaches_threads_started_with_signals_blocked() {
 #[test]
 fn first_reader_chooses_the_backend() {
     if child::variant().is_none() {
-        let test = "first_reader_chooses_the_backend";
+        let test = first_reader_chooses_the_backend;
         return child::run(test, "", None);
     }
     drop(stillpoint::rcu::enter());
@@ -315,7 +305,7 @@ fn first_reader_chooses_the_backend() {
 
 #[test]
 fn forked_child_can_fence() {
-    if !on_each_backend("forked_child_can_fence") {
+    if !on_each_backend(forked_child_can_fence) {
         return;
     }
     fence::register_thread();
@@ -394,9 +384,9 @@ fn use_all() {
 }
 
 /// Runs the test in a process of its own for each backend. Returns `true` in such a process.
-fn on_each_backend(test: &str) -> bool {
+fn on_each_backend<T: Fn() + Copy>(test: T) -> bool {
     if child::variant().is_none() {
-        for backend in BACKENDS {
+        for backend in backends!() {
             child::run(test, backend, Some(backend));
         }
         return false;
@@ -406,7 +396,7 @@ fn on_each_backend(test: &str) -> bool {
 
 #[test]
 fn destructors_that_use_everything_leave_nothing() {
-    if !on_each_backend("destructors_that_use_everything_leave_nothing") {
+    if !on_each_backend(destructors_that_use_everything_leave_nothing) {
         return;
     }
     let _running = deadline();
@@ -435,7 +425,7 @@ fn destructors_that_use_everything_leave_nothing() {
 
 #[test]
 fn first_use_in_the_last_destructor_blocks_nothing() {
-    if !on_each_backend("first_use_in_the_last_destructor_blocks_nothing") {
+    if !on_each_backend(first_use_in_the_last_destructor_blocks_nothing) {
         return;
     }
     let _running = deadline();
@@ -455,7 +445,7 @@ fn first_use_in_the_last_destructor_blocks_nothing() {
 
 #[test]
 fn thread_that_skips_destructors_blocks_nothing() {
-    if !on_each_backend("thread_that_skips_destructors_blocks_nothing") {
+    if !on_each_backend(thread_that_skips_destructors_blocks_nothing) {
         return;
     }
     let _running = deadline();

@@ -1,9 +1,6 @@
 //! A panic of a broken contract has the place of the call in the program, and names the call.
 #![cfg(not(loom))]
 
-#[path = "support/deadline.rs"]
-mod deadline;
-
 use std::cell::RefCell;
 use std::future::{Future, IntoFuture as _};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
@@ -14,11 +11,11 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use deadline::deadline;
 use stillpoint::lock::{Condvar, Mutex};
 use stillpoint::percpu::Histogram;
 use stillpoint::rcu::{self, GracePeriod, Rcu, RcuOption, Shared};
 use stillpoint::{Domain as _, qsbr, srcu};
+use support::deadline::deadline;
 
 thread_local! {
     /// The place of the last panic of this thread, and its message.

@@ -1,22 +1,14 @@
 //! A global allocator that counts its allocations, from the first allocation of the process.
 #![cfg(not(loom))]
 
-#[allow(dead_code, reason = "one way to start a child is enough here")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/deadline.rs"]
-mod deadline;
-#[path = "support/variants.rs"]
-mod variants;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
 
-use deadline::deadline;
 use stillpoint::percpu::{self, Counter, Histogram};
-use variants::in_each_variant;
+use support::deadline::deadline;
+use support::variants::in_each_variant;
 
 static COUNTED: Counter = Counter::new();
 static SIZES: Histogram = Histogram::new();
@@ -46,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn global_allocator_may_count_allocations() {
-    if !in_each_variant("global_allocator_may_count_allocations") {
+    if !in_each_variant(global_allocator_may_count_allocations) {
         return;
     }
     let _running = deadline();

@@ -1,17 +1,14 @@
 //! Per-CPU data without memory.
 #![cfg(not(loom))]
 
-#[path = "support/panics.rs"]
-mod panics;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::panic::catch_unwind;
 use std::ptr;
 use std::thread;
 
-use panics::message;
 use stillpoint::percpu::{self, Counter, Histogram, Pool};
+use support::panics::message;
 
 /// Refuses memory to threads that have set [`EXHAUSTED`].
 struct Exhaustible;

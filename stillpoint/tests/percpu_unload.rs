@@ -2,23 +2,13 @@
 //! into it.
 #![cfg(not(loom))]
 
-#[allow(dead_code, reason = "one way to start a child is enough here")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/deadline.rs"]
-mod deadline;
-#[allow(dead_code, reason = "not all of it is needed here")]
-#[path = "support/fork.rs"]
-mod fork;
-#[path = "support/variants.rs"]
-mod variants;
-
 use std::ffi::{CStr, CString, c_void};
 use std::sync::Barrier;
 use std::{env, mem, thread};
 
-use deadline::deadline;
-use variants::in_each_variant;
+use support::deadline::deadline;
+use support::fork;
+use support::variants::in_each_variant;
 
 /// Returns the path of the example `unloaded`.
 fn library() -> CString {
@@ -51,7 +41,7 @@ fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
 #[test]
 #[ignore = "needs the example `unloaded`: see ci/percpu.sh"]
 fn closed_library_stays_mapped_while_threads_use_it() {
-    if !in_each_variant("closed_library_stays_mapped_while_threads_use_it") {
+    if !in_each_variant(closed_library_stays_mapped_while_threads_use_it) {
         return;
     }
     const THREADS: u64 = 4;

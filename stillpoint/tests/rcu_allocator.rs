@@ -1,25 +1,18 @@
 //! A global allocator that reads in every call, from the first allocation of the process on.
 #![cfg(not(loom))]
 
-#[allow(dead_code, reason = "one way to start a child is enough here")]
-#[path = "support/backends.rs"]
-mod backends;
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/deadline.rs"]
-mod deadline;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
 
-use backends::BACKENDS;
-use deadline::deadline;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{Rcu, RcuOption};
 use stillpoint::{rcu, srcu};
+use support::backends;
+use support::child;
+use support::deadline::deadline;
 
 stillpoint::domain! { struct Own; }
 
@@ -64,8 +57,8 @@ static ALLOCATOR: Reading = Reading;
 #[test]
 fn allocator_may_read_in_every_call() {
     if child::variant().is_none() {
-        for backend in BACKENDS.iter().chain(&["none of these"]) {
-            child::run("allocator_may_read_in_every_call", backend, Some(backend));
+        for backend in backends!().iter().chain(&["none of these"]) {
+            child::run(allocator_may_read_in_every_call, backend, Some(backend));
         }
         return;
     }

@@ -1,19 +1,16 @@
 //! With the feature `section-locations`, stall reports name where the open sections began.
 #![cfg(all(not(loom), feature = "section-locations"))]
 
-#[path = "support/deadline.rs"]
-mod deadline;
-
 use std::panic::Location;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, Once};
 use std::thread;
 use std::time::Duration;
 
-use deadline::deadline;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{self, Guard, Rcu, RcuDomain, Stall, StaticDomain};
 use stillpoint::srcu;
+use support::deadline::deadline;
 
 static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
 

@@ -1,11 +1,6 @@
 //! `srcu` domains whose first use finds no memory, and memory that a dropped domain leaves behind.
 #![cfg(not(loom))]
 
-#[path = "support/deadline.rs"]
-mod deadline;
-#[path = "support/panics.rs"]
-mod panics;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -14,11 +9,11 @@ use std::sync::atomic::{AtomicIsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use deadline::deadline;
-use panics::message;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu};
 use stillpoint::srcu::Domain;
+use support::deadline::deadline;
+use support::panics::message;
 
 /// Counts large allocations, and lets them fail in threads that have requested that. Panics need small ones.
 struct Watched;

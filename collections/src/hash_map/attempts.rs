@@ -11,7 +11,7 @@
 use core::cell::Cell;
 use core::ptr;
 
-use super::precedence::{Held, Patience, Precedence};
+use super::precedence::{Claim, Patience, Precedence};
 
 /// Attempts without precedence.
 const PATIENCE: u32 = 8;
@@ -36,7 +36,7 @@ pub(super) struct Attempts<'m> {
     precedence: &'m Precedence,
     hash: u64,
     begun: u32,
-    held: Option<Held<'m>>,
+    held: Option<Claim<'m>>,
     patience: Patience,
 }
 
@@ -55,7 +55,7 @@ impl<'m> Attempts<'m> {
 
     #[cold]
     fn begin_slow(&mut self) -> Option<Watch> {
-        self.held.get_or_insert_with(|| self.precedence.hold()).take(self.hash, &mut self.patience);
+        self.held.get_or_insert_with(|| self.precedence.claim()).take(self.hash, &mut self.patience);
         if self.begun <= LIMIT {
             return None;
         }

@@ -81,7 +81,7 @@ where
     /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the
     /// key has no entry.
     ///
-    /// `f` is called again if the entry has changed meanwhile. After some calls, other writers of the key wait, for up
+    /// `f` is called again if the entry has changed since. After some calls, other writers of the key wait, for up
     /// to a second. So `f` may take long, but if it takes longer than that, writers that are faster may always be first.
     /// The entry gets the new key, as with [`insert`](Self::insert).
     ///
@@ -125,7 +125,7 @@ where
 
     /// Does with the entry of a key what `f` says, which gets the entry, if there is one.
     ///
-    /// `f` is called again if the entry has changed meanwhile, as in [`update`](Self::update). The entry gets the new
+    /// `f` is called again if the entry has changed since, as in [`update`](Self::update). The entry gets the new
     /// key, as with [`insert`](Self::insert).
     ///
     /// ```

@@ -1,18 +1,15 @@
 //! Iterators over maps.
 
 use core::fmt;
-use core::hash::{BuildHasher, Hash};
 use core::iter::FusedIterator;
 use std::vec;
 
-use stillpoint::rcu::RcuDomain;
-
-use super::{Entry, HashMap};
+use super::Entry;
 use crate::sync::{Domain, Owned};
 use crate::table::Tables;
 use crate::walk::Walk;
 
-/// An iterator over the entries of a map: see [`HashMap::iter`].
+/// An iterator over the entries of a map: see [`HashMap::iter`](super::HashMap::iter).
 pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> {
     walk: Walk<'g, Entry<K, V>, D>,
     /// Those of a bucket that are left, by their hashes.
@@ -30,7 +27,7 @@ impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Ite
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            // A key that was removed and inserted again meanwhile may be there twice.
+            // A key that was removed and inserted again may be there twice.
             while let Some(entry) = self.entries.pop() {
                 let mut same_hash = self.entries.iter().rev().take_while(|other| other.hash == entry.hash);
                 if !same_hash.any(|other| other.key == entry.key) {
@@ -54,7 +51,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> fmt::Debug f
     }
 }
 
-/// An iterator over the keys of a map: see [`HashMap::keys`].
+/// An iterator over the keys of a map: see [`HashMap::keys`](super::HashMap::keys).
 #[derive(Debug)]
 pub struct Keys<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain>(
     pub(super) Iter<'g, K, V, D>,
@@ -68,7 +65,7 @@ impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Ite
     }
 }
 
-/// An iterator over the values of a map: see [`HashMap::values`].
+/// An iterator over the values of a map: see [`HashMap::values`](super::HashMap::values).
 #[derive(Debug)]
 pub struct Values<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain>(
     pub(super) Iter<'g, K, V, D>,
@@ -84,8 +81,14 @@ impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Ite
     }
 }
 
-/// An iterator over the entries of a map that it has taken: see [`HashMap::into_iter`](IntoIterator::into_iter).
+/// An iterator over the entries of a map that it has taken: see `HashMap::into_iter`.
 pub struct IntoIter<K, V>(vec::IntoIter<Owned<Entry<K, V>>>);
+
+impl<K, V> IntoIter<K, V> {
+    pub(super) fn new(entries: Vec<Owned<Entry<K, V>>>) -> Self {
+        Self(entries.into_iter())
+    }
+}
 
 impl<K, V> Iterator for IntoIter<K, V> {
     type Item = (K, V);
@@ -106,84 +109,5 @@ impl<K, V> FusedIterator for IntoIter<K, V> {}
 impl<K, V> fmt::Debug for IntoIter<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IntoIter").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> IntoIterator for HashMap<K, V, S, D> {
-    type Item = (K, V);
-    type IntoIter = IntoIter<K, V>;
-
-    /// Returns the entries, without waiting: no reader has the map.
-    fn into_iter(mut self) -> IntoIter<K, V> {
-        let mut entries = Vec::with_capacity(self.len());
-        self.tables_mut().drain(|entry| entries.push(entry));
-        IntoIter(entries.into_iter())
-    }
-}
-
-impl<K, V, S, D> Extend<(K, V)> for &HashMap<K, V, S, D>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-    D: RcuDomain,
-{
-    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        for (key, value) in entries {
-            self.insert(key, value, &D::enter());
-        }
-    }
-}
-
-impl<K, V, S, D> Extend<(K, V)> for HashMap<K, V, S, D>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-    D: RcuDomain,
-{
-    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        (&*self).extend(entries);
-    }
-}
-
-impl<K, V, S> FromIterator<(K, V)> for HashMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Default,
-{
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let mut map = Self::default();
-        map.extend(entries);
-        map
-    }
-}
-
-impl<K, V, const N: usize> From<[(K, V); N]> for HashMap<K, V>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-{
-    fn from(entries: [(K, V); N]) -> Self {
-        entries.into_iter().collect()
-    }
-}
-
-impl<K, V, S, D> Clone for HashMap<K, V, S, D>
-where
-    K: Clone + Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: Clone + BuildHasher,
-    D: RcuDomain,
-{
-    /// Returns a map with clones of the entries: see [`HashMap::iter`].
-    fn clone(&self) -> Self {
-        let clone = Self::with_hasher_in(self.hasher().clone(), *self.domain());
-        let guard = D::enter();
-        self.iter(&guard).for_each(|(key, value)| {
-            clone.insert(key.clone(), value.clone(), &guard);
-        });
-        clone
     }
 }

@@ -5,15 +5,16 @@ use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use std::collections::hash_map::RandomState;
 
-use stillpoint::rcu::{Global, RcuDomain};
+use stillpoint::rcu::Global;
 
+use super::Entry;
 use super::attempts::{self, Attempts};
 use super::iter::{Iter, Keys, Values};
 use super::precedence::Precedence;
-use super::{Entry, Pinned};
 use crate::sync::{Domain, Owned, Shared};
-use crate::table::{Seen, Tables};
+use crate::table::Tables;
 use crate::walk::Walk;
+use crate::writer::Seen;
 
 /// The entry that was stored, if one was, or the one that was not, if the map had changed.
 type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K, V>>>>;
@@ -77,7 +78,7 @@ type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K,
 ///
 /// Hashers, `Eq`, closures and destructors do not run while a lock of the map is held, so they may use the map. If a
 /// closure or `Eq` changes the entry of the key whose operation calls it, the operation tries again, with the new entry.
-/// So it does if another thread changes the entry meanwhile; if that happens again and again, other writers of the key
+/// So it does if another thread changes the entry first; if that happens again and again, other writers of the key
 /// wait until the closure returns, each for a second at most. The operation panics if its own code changes the entry in
 /// each of a thousand attempts.
 pub struct HashMap<K, V, S = RandomState, D: Domain = Global>
@@ -251,7 +252,7 @@ where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        self.tables.look_up(hash, |entry| entry.key.borrow() == key, guard)
+        Seen::look_up(&self.tables, hash, |entry| entry.key.borrow() == key, guard)
     }
 
     /// Begins an attempt to change an entry that needs no other code of the program than the comparison of keys.
@@ -274,7 +275,7 @@ where
         seen
     }
 
-    /// Makes the change that an attempt has prepared: see [`Tables::exchange`].
+    /// Makes the change that an attempt has prepared: see [`Seen::exchange`].
     #[inline(always)]
     pub(super) fn exchange<'g>(
         &self,
@@ -284,7 +285,7 @@ where
         guard: &'g D::Section,
     ) -> Exchanged<'g, K, V> {
         attempts.give_way();
-        let new = self.tables.exchange(attempts.hash(), seen, new, &self.domain, guard)?;
+        let new = seen.exchange(&self.tables, attempts.hash(), new, &self.domain, guard)?;
         attempts.note_change();
         Ok(new)
     }
@@ -375,8 +376,8 @@ where
     /// Keeps the entries for which `f` returns `true`, and removes the others.
     ///
     /// `f` gets the entry that the key has when it is asked. If that is replaced before it is removed, `f` is asked about
-    /// the new one too. Entries that are inserted meanwhile, or take the place of those that stay, may stay. Does not
-    /// hash keys again.
+    /// the new one too. Entries that are inserted during the call, or take the place of those that stay, may stay. Does
+    /// not hash keys again.
     #[track_caller]
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool, guard: &D::Section) {
         self.domain.check_section(guard);
@@ -401,7 +402,7 @@ where
         loop {
             let watch = attempts.begin();
             // As code of the program, or another thread, may have replaced it since the walk found it.
-            let seen = first.take().and_then(|entry| self.tables.look_again(*hash, entry, guard));
+            let seen = first.take().and_then(|entry| Seen::look_again(&self.tables, *hash, entry, guard));
             let seen = seen.unwrap_or_else(|| self.look_up(*hash, key, guard));
             let stays = seen.entry.as_ref().is_none_or(|entry| f(&entry.key, &entry.value));
             attempts::end(watch);
@@ -411,7 +412,7 @@ where
         }
     }
 
-    /// Removes all entries. Those that other threads insert meanwhile may stay.
+    /// Removes all entries. Those that other threads insert during the call may stay.
     #[track_caller]
     pub fn clear(&self, guard: &D::Section) {
         self.retain(|_, _| false, guard);
@@ -420,7 +421,7 @@ where
     /// Makes room for `additional` more entries: on return, [`capacity`](Self::capacity) has been that large.
     ///
     /// That takes time in proportion to the table. Without it, the table grows as entries are inserted, each of which
-    /// moves a few. The room stays, as that of [`with_capacity`](HashMap::with_capacity) does, until
+    /// moves a few. The room stays, as after [`with_capacity`](HashMap::with_capacity), until
     /// [`shrink_to_fit`](Self::shrink_to_fit).
     #[track_caller]
     pub fn reserve(&self, additional: usize, guard: &D::Section) {
@@ -459,17 +460,6 @@ pub(super) fn inserted<K, V>(new: Option<&Entry<K, V>>) -> &Entry<K, V> {
 /// Returns the entry that was not stored.
 pub(super) fn returned<K, V>(unused: Option<Owned<Entry<K, V>>>) -> Owned<Entry<K, V>> {
     unused.expect("an exchange returns the entry that it was given")
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: RcuDomain> HashMap<K, V, S, D> {
-    /// Begins a read-side critical section, and returns a view of the map whose methods need no guard.
-    ///
-    /// For domains of [`rcu`](stillpoint::rcu).
-    #[inline]
-    #[track_caller]
-    pub fn pin(&self) -> Pinned<'_, K, V, S, D> {
-        Pinned::new(self, D::enter())
-    }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Default> Default for HashMap<K, V, S> {

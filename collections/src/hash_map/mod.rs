@@ -13,7 +13,7 @@
 //!
 //! Writers take one of several locks, which the hash chooses. Before that they look the key up as readers do, so keys
 //! are hashed and compared without a lock, and the lock is held for a few instructions. If the entry has changed
-//! meanwhile, they look again. A writer that has looked several times in vain, as its closure takes long, takes
+//! since, they look again. A writer that has looked several times without success, as its closure takes long, takes
 //! precedence: other writers of the key wait for it, for a second at most.
 //!
 //! If entries have no room in their bucket and there are more than four for each bucket, the map allocates a table of
@@ -68,6 +68,7 @@
 
 mod attempts;
 mod compute;
+mod convert;
 mod iter;
 mod map;
 mod pinned;

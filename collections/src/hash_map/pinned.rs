@@ -28,11 +28,6 @@ pub struct Pinned<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: 
 }
 
 impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: RcuDomain> Pinned<'a, K, V, S, D> {
-    #[inline]
-    pub(super) fn new(map: &'a HashMap<K, V, S, D>, guard: Guard<D>) -> Self {
-        Self { map, guard }
-    }
-
     /// Returns the map.
     pub fn map(&self) -> &'a HashMap<K, V, S, D> {
         self.map
@@ -46,6 +41,17 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: RcuDomain> Pi
     /// Returns an iterator over the entries: see [`HashMap::iter`].
     pub fn iter(&self) -> Iter<'_, K, V, D> {
         self.map.iter(&self.guard)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: RcuDomain> HashMap<K, V, S, D> {
+    /// Begins a read-side critical section, and returns a view of the map whose methods need no guard.
+    ///
+    /// For domains of [`rcu`](stillpoint::rcu).
+    #[inline]
+    #[track_caller]
+    pub fn pin(&self) -> Pinned<'_, K, V, S, D> {
+        Pinned { map: self, guard: D::enter() }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Precedence of an operation that has lost to other writers of its key again and again.
 //!
 //! A closure that takes longer than other writers need to change the entry would lose for ever. So after some attempts
-//! its operation takes precedence: other writers of the key wait before they take the lock. No lock is held meanwhile,
+//! its operation takes precedence: other writers of the key wait before they take the lock. No lock is held for that,
 //! and the wait ends when the precedence does, however long the closure takes. So code of the program cannot deadlock,
 //! even if it waits for one of these writers, or for an operation that waits for its own.
 //!
 //! 1. An operation has precedence for twice as long as its last attempt took, at least [`LEAST`], at most [`MOST`].
-//! 2. One operation of a map has it at a time. Others of that key wait as writers do; those of other keys go on without.
+//! 2. One operation of a map has it at a time. Others of that key wait as writers do; those of other keys continue without.
 //! 3. A thread that has it, for any map, does not wait for others.
 //! 4. An operation waits for [`MOST`] in all, however many others have it, and however often. So it ends beside an
 //!    operation whose closure changes its own entry in each attempt, which precedence does not help.
@@ -49,7 +49,7 @@ pub(super) struct Patience {
 }
 
 /// What an operation has of it.
-pub(super) struct Held<'m> {
+pub(super) struct Claim<'m> {
     precedence: &'m Precedence,
     /// As in [`Precedence`], or 0 before it is taken.
     end: u64,
@@ -109,13 +109,13 @@ impl Precedence {
     }
 
     /// Returns what an operation needs to take precedence.
-    pub(super) fn hold(&self) -> Held<'_> {
-        Held { precedence: self, end: 0, began: 0 }
+    pub(super) fn claim(&self) -> Claim<'_> {
+        Claim { precedence: self, end: 0, began: 0 }
     }
 }
 
-impl Held<'_> {
-    /// Takes precedence for another attempt, or goes on without it if another operation has it.
+impl Claim<'_> {
+    /// Takes precedence for another attempt, or continues without it if another operation has it.
     pub(super) fn take(&mut self, hash: u64, patience: &mut Patience) {
         self.precedence.give_way(hash, patience);
         let Precedence { end, hash: of } = self.precedence;
@@ -137,7 +137,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if self.end != 0 {
             HELD.set(HELD.get() - 1);
@@ -154,10 +154,10 @@ mod tests {
     #[test]
     fn precedence_ends_with_its_operation() {
         let precedence = Precedence::new();
-        let (mut first, mut second) = (precedence.hold(), precedence.hold());
+        let (mut first, mut second) = (precedence.claim(), precedence.claim());
         first.take(1, &mut Patience::default());
         assert!(first.end != 0 && HELD.get() == 1);
-        // Of another key: goes on without. This thread does not wait for itself.
+        // Of another key: continues without. This thread does not wait for itself.
         second.take(2, &mut Patience::default());
         assert_eq!((second.end, precedence.hash.load(Relaxed)), (0, 1));
         precedence.give_way(1, &mut Patience::default());
@@ -173,7 +173,7 @@ mod tests {
         let precedence = Precedence::new();
         thread::scope(|scope| {
             scope.spawn(|| {
-                let mut held = precedence.hold();
+                let mut held = precedence.claim();
                 held.take(1, &mut Patience::default());
                 core::mem::forget(held);
             });
@@ -196,7 +196,7 @@ mod tests {
         let precedence = Precedence::new();
         thread::scope(|scope| {
             scope.spawn(|| {
-                let mut held = precedence.hold();
+                let mut held = precedence.claim();
                 held.take(1, &mut Patience::default());
                 // As if its operation never ended.
                 core::mem::forget(held);

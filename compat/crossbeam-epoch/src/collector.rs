@@ -1,64 +1,24 @@
 //! Collectors: the default one, a domain of `stillpoint::rcu`, and others, domains of `stillpoint::srcu`.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use stillpoint::rcu::{DeferOptions, epoch};
 use stillpoint::srcu;
 
-use crate::guard::Guard;
 use crate::limits;
-use crate::local::{self, LocalHandle};
 
 epoch::domain! {
     /// The domain of the default collector.
     pub(crate) struct DefaultDomain;
 }
 
-/// On processors with this property, loads that acquire suffice where crossbeam-deque relies on the fence of [`pin`].
+/// On processors with this property, loads that acquire suffice where crossbeam-deque relies on the fence of [`pin`](crate::pin).
 /// The README has the argument.
 pub(crate) const MULTI_COPY_ATOMIC: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"));
 
-/// Pins the current thread: until the guard is dropped, no function runs that is deferred from now on.
-///
-/// A thread that has no guard yet runs deferred functions first. It blocks, for a second at most, if too many wait because
-/// another thread stays pinned: see the README.
-///
-/// ```
-/// use crossbeam_epoch as epoch;
-///
-/// let guard = epoch::pin();
-/// assert!(epoch::is_pinned());
-/// drop(guard);
-/// assert!(!epoch::is_pinned());
-/// ```
-#[inline]
-#[track_caller]
-pub fn pin() -> Guard {
-    let guard = Guard::of_thread(DefaultDomain::enter());
-    if !MULTI_COPY_ATOMIC {
-        fence(SeqCst);
-    }
-    guard
-}
-
-/// Returns `true` if the current thread has a guard of [`pin`]. Handles of the default collector do not count.
-///
-/// ```
-/// use crossbeam_epoch as epoch;
-///
-/// let handle = epoch::default_collector().register();
-/// let guard = handle.pin();
-/// assert!(handle.is_pinned() && !epoch::is_pinned());
-/// # drop(guard);
-/// ```
-#[inline]
-pub fn is_pinned() -> bool {
-    epoch::depth::<DefaultDomain>() > local::default_sections()
-}
-
-/// Returns the collector that [`pin`] uses.
+/// Returns the collector that [`pin`](crate::pin) uses.
 ///
 /// ```
 /// use crossbeam_epoch as epoch;
@@ -117,11 +77,6 @@ impl Collector {
         let domain = srcu::Domain::new();
         epoch::set_limits(&domain, limits::of_collector());
         Self { domain: Some(domain) }
-    }
-
-    /// Creates a handle, by which a thread takes part.
-    pub fn register(&self) -> LocalHandle {
-        LocalHandle::new(self.clone())
     }
 
     /// Returns the domain, or `None` for the default collector.

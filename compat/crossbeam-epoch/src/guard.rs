@@ -2,14 +2,55 @@
 
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
+use std::sync::atomic::{Ordering::SeqCst, fence};
 
 use stillpoint::Domain as _;
-use stillpoint::rcu;
+use stillpoint::rcu::{self, epoch};
 
-use crate::collector::{Collector, DefaultDomain, OPTIONS, default_collector, default_domain, pin};
-use crate::local::HandleGuard;
+use crate::collector::{
+    Collector, DefaultDomain, MULTI_COPY_ATOMIC, OPTIONS, default_collector, default_domain,
+};
+use crate::local::{self, HandleGuard};
 use crate::pointable::Pointable;
 use crate::shared::Shared;
+
+/// Pins the current thread: until the guard is dropped, no function runs that is deferred from now on.
+///
+/// A thread that has no guard yet runs deferred functions first. It blocks, for a second at most, if too many wait because
+/// another thread stays pinned: see the README.
+///
+/// ```
+/// use crossbeam_epoch as epoch;
+///
+/// let guard = epoch::pin();
+/// assert!(epoch::is_pinned());
+/// drop(guard);
+/// assert!(!epoch::is_pinned());
+/// ```
+#[inline]
+#[track_caller]
+pub fn pin() -> Guard {
+    let guard = Guard::of_thread(DefaultDomain::enter());
+    if !MULTI_COPY_ATOMIC {
+        fence(SeqCst);
+    }
+    guard
+}
+
+/// Returns `true` if the current thread has a guard of [`pin`]. Handles of the default collector do not count.
+///
+/// ```
+/// use crossbeam_epoch as epoch;
+///
+/// let handle = epoch::default_collector().register();
+/// let guard = handle.pin();
+/// assert!(handle.is_pinned() && !epoch::is_pinned());
+/// # drop(guard);
+/// ```
+#[inline]
+pub fn is_pinned() -> bool {
+    epoch::depth::<DefaultDomain>() > local::default_sections()
+}
 
 /// Keeps the current thread pinned, or the [`LocalHandle`](crate::LocalHandle) that it comes from.
 ///

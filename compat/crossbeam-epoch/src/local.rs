@@ -1,7 +1,6 @@
-//! Handles of collectors, and what their guards hold.
+//! What a handle of a collector and its guards share.
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
@@ -12,65 +11,16 @@ use stillpoint::srcu;
 
 use crate::collector::{Collector, DefaultDomain, MULTI_COPY_ATOMIC, OPTIONS, default_domain};
 use crate::deferred::Bag;
-use crate::guard::Guard;
 
-/// A participant of a [`Collector`], of one thread.
-///
-/// Its guards may be nested, and may outlive it. They do not pin the thread's other handles, nor does
-/// [`pin`](crate::pin) pin them.
-///
-/// ```
-/// use crossbeam_epoch::Collector;
-///
-/// let handle = Collector::new().register();
-/// let guard = handle.pin();
-/// assert!(handle.is_pinned() && !crossbeam_epoch::is_pinned());
-/// drop(guard);
-/// assert!(!handle.is_pinned());
-/// ```
-pub struct LocalHandle {
-    local: Rc<Local>,
-}
-
-impl LocalHandle {
-    pub(crate) fn new(collector: Collector) -> Self {
-        Self { local: Rc::new(Local::new(collector)) }
-    }
-
-    /// Pins the handle.
-    #[inline]
-    pub fn pin(&self) -> Guard {
-        Guard::of_handle(HandleGuard::new(&self.local))
-    }
-
-    /// Returns `true` if the handle has a guard.
-    #[inline]
-    pub fn is_pinned(&self) -> bool {
-        self.local.guards.get() != 0
-    }
-
-    /// Returns the handle's collector.
-    #[inline]
-    pub fn collector(&self) -> &Collector {
-        &self.local.collector
-    }
-}
-
-impl fmt::Debug for LocalHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalHandle").finish_non_exhaustive()
-    }
-}
-
-/// What a handle and its guards share.
-struct Local {
-    collector: Collector,
+/// See the [module](self).
+pub(crate) struct Local {
+    pub(crate) collector: Collector,
     /// The guards, one of which has opened the section.
-    guards: Cell<usize>,
+    pub(crate) guards: Cell<usize>,
     section: Cell<Option<Section>>,
     /// What is not handed to the domain yet.
     bag: RefCell<Bag>,
-    /// [`Guard::flush`] was called in the section.
+    /// [`Guard::flush`](crate::Guard::flush) was called in the section.
     must_flush: Cell<bool>,
     /// What has been deferred in the collector may be ready.
     must_run: Cell<bool>,
@@ -93,7 +43,7 @@ enum Section {
 }
 
 impl Local {
-    fn new(collector: Collector) -> Self {
+    pub(crate) fn new(collector: Collector) -> Self {
         Self {
             collector,
             guards: Cell::new(0),
@@ -217,7 +167,7 @@ pub(crate) struct HandleGuard(Rc<Local>);
 
 impl HandleGuard {
     #[inline]
-    fn new(local: &Rc<Local>) -> Self {
+    pub(crate) fn new(local: &Rc<Local>) -> Self {
         local.pin();
         Self(Rc::clone(local))
     }

@@ -132,6 +132,46 @@ impl<T: ?Sized + Pointable> Owned<T> {
     }
 }
 
+impl<T: ?Sized + Pointable> Shared<'_, T> {
+    /// Takes the value.
+    ///
+    /// # Panics
+    ///
+    /// If the pointer is null, in debug builds.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is valid and not null, and no other thread or pointer uses the value, now or later.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic};
+    /// # use std::sync::atomic::Ordering::Relaxed;
+    /// let number = Atomic::new(1234);
+    /// // SAFETY: no other thread has the pointer.
+    /// unsafe { drop(number.load(Relaxed, epoch::unprotected()).into_owned()) };
+    /// ```
+    pub unsafe fn into_owned(self) -> Owned<T> {
+        // SAFETY: the caller's contract.
+        unsafe { Owned::from_pointer(self.into_pointer()) }
+    }
+
+    /// Takes the value. Returns `None` if the pointer is null.
+    ///
+    /// # Safety
+    ///
+    /// As for [`into_owned`](Self::into_owned), unless it is null.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Shared;
+    /// // SAFETY: null.
+    /// assert!(unsafe { Shared::<u32>::null().try_into_owned() }.is_none());
+    /// ```
+    pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
+        // SAFETY: the caller's contract.
+        (!self.is_null()).then(|| unsafe { self.into_owned() })
+    }
+}
+
 impl<T: ?Sized + Pointable> Pointer<T> for Owned<T> {
     fn into_usize(self) -> usize {
         self.into_pointer().expose_provenance()

@@ -5,7 +5,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
 
-use crate::owned::Owned;
 use crate::pointable::Pointable;
 use crate::pointer::{Pointer, aligned, format, tag_mask, with_tag};
 
@@ -136,44 +135,6 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     pub unsafe fn as_ref(&self) -> Option<&'g T> {
         // SAFETY: the caller's contract.
         (!self.is_null()).then(|| unsafe { self.deref() })
-    }
-
-    /// Takes the value.
-    ///
-    /// # Panics
-    ///
-    /// If the pointer is null, in debug builds.
-    ///
-    /// # Safety
-    ///
-    /// The pointer is valid and not null, and no other thread or pointer uses the value, now or later.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic};
-    /// # use std::sync::atomic::Ordering::Relaxed;
-    /// let number = Atomic::new(1234);
-    /// // SAFETY: no other thread has the pointer.
-    /// unsafe { drop(number.load(Relaxed, epoch::unprotected()).into_owned()) };
-    /// ```
-    pub unsafe fn into_owned(self) -> Owned<T> {
-        // SAFETY: the caller's contract.
-        unsafe { Owned::from_pointer(self.pointer) }
-    }
-
-    /// Takes the value. Returns `None` if the pointer is null.
-    ///
-    /// # Safety
-    ///
-    /// As for [`into_owned`](Self::into_owned), unless it is null.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Shared;
-    /// // SAFETY: null.
-    /// assert!(unsafe { Shared::<u32>::null().try_into_owned() }.is_none());
-    /// ```
-    pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
-        // SAFETY: the caller's contract.
-        (!self.is_null()).then(|| unsafe { self.into_owned() })
     }
 
     /// Returns the tag.

@@ -1,7 +1,5 @@
 //! Deferred functions and destructors: they run once, not too early, and soon.
 
-#[path = "../../../stillpoint/tests/support/counting.rs"]
-mod counting;
 mod support;
 
 use std::mem::MaybeUninit;
@@ -10,10 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::Duration;
 
-use counting::allocations;
+use ::support::counting::{Counting, allocations};
 use crossbeam_epoch::{self as epoch, Collector, Guard, Owned};
 use support::deadline::deadline;
 use support::{Participant, Participants, Tracked};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 in_all_ways!(
     functions_wait_for_all_that_are_pinned,

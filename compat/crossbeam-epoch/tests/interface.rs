@@ -1,15 +1,12 @@
 //! What the library offers to this package breaks no contract of the library, wherever it is called.
 
-#[path = "../../../stillpoint/tests/support/deadline.rs"]
-mod deadline;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread;
 
-use deadline::deadline;
 use stillpoint::rcu::{self, epoch};
 use stillpoint::{EnterSection, srcu};
+use support::deadline::deadline;
 
 fn collecting_ends_no_grace_period<D: EnterSection>(domain: D) {
     let _running = deadline();

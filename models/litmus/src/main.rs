@@ -4,6 +4,8 @@ mod aarch64;
 mod execution;
 mod membarrier;
 mod models;
+mod operations;
+mod outcome;
 mod parse;
 mod program;
 mod relation;
@@ -12,19 +14,18 @@ mod riscv;
 mod tests;
 mod x86;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use execution::run;
 use models::Model;
-use parse::{Architecture, Test, Variant, Verdict};
+use outcome::run;
+use parse::{Test, Variant, Verdict};
+use program::Architecture;
 
 const USAGE: &str = "usage:
   litmus check PATH...      runs the tests; fails if a verdict is not the expected one
   litmus clauses PATH...    drops each clause of the models; fails if no verdict changes
-  litmus orderings PATH...  prints which orderings and steps the tests need, as a table
   litmus explain PATH...    runs the tests; prints an execution of each that is allowed";
 
 fn main() -> ExitCode {
@@ -34,7 +35,6 @@ fn main() -> ExitCode {
         "check" => check(&tests, false),
         "explain" => check(&tests, true),
         "clauses" => clauses(&tests),
-        "orderings" => orderings(&tests),
         _ => Err(USAGE.into()),
     });
     match result {
@@ -51,7 +51,7 @@ fn tests(paths: impl Iterator<Item = PathBuf>) -> Result<Vec<Test>, String> {
     let mut all = Vec::new();
     for file in paths.flat_map(|path| files(&path)) {
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        all.push(Test::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?);
+        all.extend(Test::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?);
     }
     Ok(all)
 }
@@ -143,29 +143,4 @@ fn clauses(tests: &[Test]) -> Result<(), String> {
         }
     }
     if unnoticed == 0 { Ok(()) } else { Err("the tests do not notice a clause".into()) }
-}
-
-/// Prints a table of the variants that are named after an ordering or a step.
-fn orderings(tests: &[Test]) -> Result<(), String> {
-    // By test and name: the results on aarch64 and on riscv64.
-    let mut rows: BTreeMap<(&str, &str), [&str; 2]> = BTreeMap::new();
-    for test in tests {
-        let column = match test.architecture {
-            Architecture::AArch64 => 0,
-            Architecture::RiscV => 1,
-            Architecture::X86 => continue,
-        };
-        for variant in test.variants.iter().filter(|variant| !variant.name.contains(' ')) {
-            let outcome = run(test, Some(variant), &model(test.architecture))?;
-            let result = if outcome.verdict == Verdict::Allowed { "needed" } else { "implied" };
-            for name in variant.name.split(',') {
-                rows.entry((test.name.as_str(), name)).or_insert(["", ""])[column] = result;
-            }
-        }
-    }
-    println!("| test | ordering or step | aarch64 | riscv64 |\n|---|---|---|---|");
-    for ((test, name), [arm, riscv]) in rows {
-        println!("| `{test}` | `{name}` | {arm} | {riscv} |");
-    }
-    Ok(())
 }

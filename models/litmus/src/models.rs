@@ -15,8 +15,7 @@
 //!   Alglave, Maranget, Tautschnig, *Herding cats*, TOPLAS 2014.
 
 use crate::execution::Execution;
-use crate::parse::Architecture;
-use crate::program::{ALL, Event, FULL, Fence, Kind, Kinds, LOADS, STORES};
+use crate::program::{ALL, Architecture, Event, FULL, Fence, Kind, Kinds, LOADS, STORES};
 use crate::relation::{Relation, Set};
 
 /// A memory model, perhaps without one of its clauses.

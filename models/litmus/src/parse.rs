@@ -1,33 +1,15 @@
 //! Reads litmus tests in herd's format: a header, the initial state, a column of instructions for each thread, and a
-//! condition. See README.md for the subset, and for what is added to it.
+//! condition. See README.md for the subset, for what is added to it, and for tests in operations.
 
 use std::collections::BTreeMap;
 
 use crate::membarrier::{ABORT, BEGIN, COMMIT};
-use crate::program::{Op, Register, Thread, address};
-use crate::{aarch64, riscv, x86};
+use crate::operations::{ADDRESSES, Lowering, STATUS};
+use crate::program::{Architecture, Op, Order, Register, Thread, address};
+use crate::{aarch64, operations, riscv, x86};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Architecture {
-    AArch64,
-    RiscV,
-    X86,
-}
-
+/// Instructions are the architecture's.
 impl Architecture {
-    /// The names of the architectures in headers.
-    pub const ALL: [(&str, Self); 3] =
-        [("AArch64", Self::AArch64), ("RISCV", Self::RiscV), ("X86", Self::X86)];
-
-    /// Returns the name of the target.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AArch64 => "aarch64",
-            Self::RiscV => "riscv64",
-            Self::X86 => "x86-64",
-        }
-    }
-
     fn register(self, name: &str) -> Option<Register> {
         match self {
             Self::AArch64 => aarch64::register(name),
@@ -44,6 +26,9 @@ impl Architecture {
         }
     }
 }
+
+/// What stands in place of an architecture in a test in operations.
+const OPERATIONS: &str = "Operations";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -79,6 +64,10 @@ pub struct Variant {
 #[derive(Debug, Clone)]
 pub struct Test {
     pub architecture: Architecture,
+    /// Lines are operations, which become instructions of the architecture.
+    in_operations: bool,
+    /// Loads that acquire are those of `LDAPR`.
+    with_ldapr: bool,
     pub name: String,
     pub expected: Verdict,
     pub variants: Vec<Variant>,
@@ -96,11 +85,16 @@ fn normal(text: &str) -> String {
     words.replace(" ,", ",").replace(", ", ",")
 }
 
-fn verdict(word: &str) -> Result<Verdict, String> {
-    match word.trim() {
+/// Reads `Allowed`, `Forbidden`, or `Allowed on` and the architectures.
+fn verdict(text: &str, architecture: Architecture) -> Result<Verdict, String> {
+    match text.trim() {
         "Allowed" => Ok(Verdict::Allowed),
         "Forbidden" => Ok(Verdict::Forbidden),
-        other => Err(format!("{other:?} is no verdict")),
+        other => {
+            let on = other.strip_prefix("Allowed on ").ok_or(format!("{other:?} is no verdict"))?;
+            let is_on = on.split(", ").any(|name| name == architecture.name());
+            Ok(if is_on { Verdict::Allowed } else { Verdict::Forbidden })
+        }
     }
 }
 
@@ -110,7 +104,7 @@ fn thread_number(word: &str) -> Result<usize, String> {
 }
 
 /// Reads `NAME | P0 OLD => NEW; NEW & P1 OLD => | VERDICT`.
-fn variant(text: &str) -> Result<Variant, String> {
+fn variant(text: &str, architecture: Architecture) -> Result<Variant, String> {
     let parts: Vec<_> = text.split('|').collect();
     let [name, changes, expected] = parts[..] else { return Err(format!("not a variant: {text}")) };
     let change = |text: &str| {
@@ -120,7 +114,7 @@ fn variant(text: &str) -> Result<Variant, String> {
         Ok::<_, String>((thread_number(thread)?, normal(old), new))
     };
     let changes = changes.split('&').map(change).collect::<Result<_, _>>()?;
-    Ok(Variant { name: normal(name), changes, expected: verdict(expected)? })
+    Ok(Variant { name: normal(name), changes, expected: verdict(expected, architecture)? })
 }
 
 /// Removes comments: `(* ... *)`.
@@ -134,19 +128,27 @@ fn without_comments(text: &str) -> Result<String, String> {
 }
 
 impl Test {
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Reads a test. One in operations becomes a test of each architecture.
+    pub fn parse(text: &str) -> Result<Vec<Self>, String> {
         let text = without_comments(text)?;
+        let name = text.trim_start().split(' ').next().unwrap_or("");
+        let architectures =
+            Architecture::ALL.iter().filter(|(known, _)| *known == name || name == OPERATIONS);
+        let tests = architectures.map(|(_, architecture)| Self::of(&text, *architecture));
+        let tests = tests.collect::<Result<Vec<_>, _>>()?;
+        if tests.is_empty() { Err(format!("unknown architecture {name}")) } else { Ok(tests) }
+    }
+
+    fn of(text: &str, architecture: Architecture) -> Result<Self, String> {
         let (head, rest) = text.split_once('{').ok_or("no initial state")?;
         let (state, body) = rest.split_once('}').ok_or("the initial state does not end")?;
         let mut head = head.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('"'));
-        let (architecture, name) = head.next().unwrap_or("").split_once(' ').ok_or("no name")?;
-        let known = Architecture::ALL.iter().find(|(known, _)| *known == architecture);
-        let architecture = known.ok_or(format!("unknown architecture {architecture}"))?.1;
+        let (kind, name) = head.next().unwrap_or("").split_once(' ').ok_or("no name")?;
         let (mut expected, mut variants) = (None, Vec::new());
         for line in head {
             match line.split_once('=').ok_or(format!("not of the form name=value: {line}"))? {
-                ("Expect", value) => expected = Some(verdict(value)?),
-                ("Variant", value) => variants.push(variant(value)?),
+                ("Expect", value) => expected = Some(verdict(value, architecture)?),
+                ("Variant", value) => variants.push(variant(value, architecture)?),
                 _ => {}
             }
         }
@@ -168,6 +170,8 @@ impl Test {
         }
         let mut test = Self {
             architecture,
+            in_operations: kind == OPERATIONS,
+            with_ldapr: false,
             name: name.trim().into(),
             expected: expected.ok_or("no expected verdict")?,
             variants,
@@ -178,6 +182,9 @@ impl Test {
             wanted: Proposition::And(Vec::new()),
         };
         test.read_state(state)?;
+        if test.in_operations {
+            test.add_locations();
+        }
         test.read_condition(condition)?;
         Ok(test)
     }
@@ -193,6 +200,16 @@ impl Test {
             self.initial.push(0);
             self.locations.len() - 1
         })
+    }
+
+    /// Adds the locations that operations name.
+    fn add_locations(&mut self) {
+        let changed = self.variants.iter().flat_map(|variant| &variant.changes).flat_map(|(_, _, new)| new);
+        let names: Vec<_> =
+            self.lines.iter().flatten().chain(changed).flat_map(|line| operations::names(line)).collect();
+        for name in names {
+            self.add_location(&name);
+        }
     }
 
     /// Returns the value of a number, or the address of a location.
@@ -217,7 +234,12 @@ impl Test {
             return Ok(Place::Memory(self.add_location(text.trim_matches(['[', ']']))));
         };
         let thread: usize = thread.parse().map_err(|_| format!("not a thread: {text}"))?;
-        let register = self.architecture.register(register).ok_or(format!("not a register: {text}"))?;
+        let register = if self.in_operations {
+            operations::register(register)
+        } else {
+            self.architecture.register(register)
+        }
+        .ok_or(format!("not a register: {text}"))?;
         if thread >= self.lines.len() {
             return Err(format!("there is no thread {thread}"));
         }
@@ -238,6 +260,14 @@ impl Test {
             return Err(format!("left in the condition: {left:?}"));
         }
         self.wanted = if inverse { Proposition::Not(Box::new(proposition)) } else { proposition };
+        if self.in_operations && self.architecture == Architecture::RiscV {
+            let threads = 0..self.lines.len();
+            let succeeds = threads.flat_map(|thread| {
+                STATUS.map(move |status| Proposition::Equal(Place::Register(thread, status), 0))
+            });
+            let wanted = std::mem::replace(&mut self.wanted, Proposition::And(Vec::new()));
+            self.wanted = Proposition::And(succeeds.chain([wanted]).collect());
+        }
         Ok(())
     }
 
@@ -281,12 +311,10 @@ impl Test {
 
     /// Returns the test with each `LDAR` replaced by `LDAPR`, if there are any.
     pub fn with_ldapr(&self) -> Option<Self> {
-        let is_acquire = |line: &String| line.starts_with("LDAR ");
-        self.lines.iter().flatten().any(is_acquire).then(|| {
-            let mut weaker = self.clone();
-            weaker.lines.iter_mut().flatten().for_each(|line| *line = line.replace("LDAR ", "LDAPR "));
-            weaker
-        })
+        let weaker = Self { with_ldapr: true, ..self.clone() };
+        let is_weaker = self.architecture == Architecture::AArch64
+            && self.threads(None).ok()? != weaker.threads(None).ok()?;
+        is_weaker.then_some(weaker)
     }
 
     /// Returns the place of a line, which `#2` names the second of its kind.
@@ -314,31 +342,44 @@ impl Test {
             lines[*thread][at] = new.join(";");
         }
         let location = |name: &str| self.location(name);
-        let parse = |line: &str| {
+        let parse = |lowering: &mut Lowering, line: &str| {
             if let Some(label) = line.strip_suffix(':') {
-                return Ok(Op::Label(label.into()));
+                return Ok(vec![Op::Label(label.into())]);
             }
             match line {
-                "NOP" => Ok(Op::Nop),
-                "MEMBARRIER" => Ok(Op::Membarrier { aborts: false }),
-                "MEMBARRIER_RSEQ" => Ok(Op::Membarrier { aborts: true }),
+                "NOP" => Ok(vec![Op::Nop]),
+                "MEMBARRIER" => Ok(vec![Op::Membarrier { aborts: false }]),
+                "MEMBARRIER_RSEQ" => Ok(vec![Op::Membarrier { aborts: true }]),
+                _ if self.in_operations => lowering.lower(line).ok_or(format!("unknown operation: {line}")),
                 _ => self
                     .architecture
                     .instruction(line, &location)
+                    .map(|op| vec![op])
                     .ok_or(format!("unknown instruction: {line}")),
             }
         };
         let thread = |(lines, registers): (&Vec<String>, &BTreeMap<_, _>)| {
             let lines = lines.iter().flat_map(|line| line.split(';')).filter(|line| !line.is_empty());
-            let code = lines.map(parse).collect::<Result<Vec<_>, String>>()?;
+            let mut lowering = Lowering::new(self.architecture, &location);
+            let mut code = Vec::new();
+            for line in lines {
+                code.extend(parse(&mut lowering, line)?);
+            }
+            for op in &mut code {
+                match op {
+                    Op::Load { order, exclusive: false, .. } if self.with_ldapr && order.acquire => {
+                        *order = Order { acquire_pc: true, ..Order::default() };
+                    }
+                    _ => {}
+                }
+            }
             let has = |label: &&&str| code.contains(&Op::Label(label.to_string()));
             if !matches!([BEGIN, COMMIT, ABORT].iter().filter(has).count(), 0 | 3) {
                 return Err("an rseq critical section has three labels".into());
             }
             let mut registers = registers.clone();
-            if self.architecture == Architecture::X86 {
-                let addresses =
-                    (0..self.locations.len()).map(|at| (x86::ADDRESSES + at as Register, address(at)));
+            if self.in_operations || self.architecture == Architecture::X86 {
+                let addresses = (0..self.locations.len()).map(|at| (ADDRESSES + at as Register, address(at)));
                 registers.extend(addresses);
             }
             Ok(Thread { code, registers })

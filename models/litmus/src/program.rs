@@ -8,6 +8,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::relation::Set;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    AArch64,
+    RiscV,
+    X86,
+}
+
+impl Architecture {
+    /// The names of the architectures in headers.
+    pub const ALL: [(&str, Self); 3] =
+        [("AArch64", Self::AArch64), ("RISCV", Self::RiscV), ("X86", Self::X86)];
+
+    /// Returns the name of the target.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AArch64 => "aarch64",
+            Self::RiscV => "riscv64",
+            Self::X86 => "x86_64",
+        }
+    }
+}
+
 /// A register. Those of the three architectures have their own numbers.
 pub type Register = u8;
 /// Reads as 0, and ignores what is written to it.
@@ -241,7 +263,7 @@ pub struct Trace {
 /// The values that each location may have.
 pub type Domain = Vec<BTreeSet<i64>>;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thread {
     pub code: Vec<Op>,
     pub registers: BTreeMap<Register, i64>,

@@ -1,7 +1,8 @@
-use crate::execution::{Execution, each_candidate, run};
+use crate::execution::{Execution, each_candidate};
 use crate::models::Model;
-use crate::parse::{Architecture, Test, Verdict};
-use crate::program::{ALL, Fence, Kind, Kinds, LOADS, STORES};
+use crate::outcome::run;
+use crate::parse::{Test, Verdict};
+use crate::program::{ALL, Architecture, Fence, Kind, Kinds, LOADS, STORES};
 use crate::relation::Relation;
 
 const SB: &str = "RISCV SB
@@ -15,7 +16,7 @@ Variant=fences | P0 lw a1,0(s3) => fence rw,rw; lw a1,0(s3) & P1 lw a1,0(s3) => 
 ";
 
 fn verdict(text: &str, architecture: Architecture) -> Result<Verdict, String> {
-    run(&Test::parse(text)?, None, &Model { architecture, dropped: None }).map(|outcome| outcome.verdict)
+    run(&Test::parse(text)?[0], None, &Model { architecture, dropped: None }).map(|outcome| outcome.verdict)
 }
 
 #[test]
@@ -30,7 +31,7 @@ fn condition_without_candidates_is_an_error() {
 #[test]
 fn variant_of_a_missing_line_is_an_error() {
     let text = format!("{SB}exists (0:a1=0 /\\ 1:a1=0)").replace("P0 lw a1,0(s3) =>", "P0 lw a1,0(s4) =>");
-    let test = Test::parse(&text).unwrap();
+    let test = Test::parse(&text).unwrap().remove(0);
     assert!(test.threads(test.variants.first()).is_err());
     assert!(test.threads(None).is_ok());
 }
@@ -123,7 +124,7 @@ fn ppo(x: &Execution) -> Relation {
 fn rvwmo_agrees_with_the_definition_by_memory_orders() {
     let mut compared = 0;
     for entry in std::fs::read_dir("published/riscv64").unwrap() {
-        let test = Test::parse(&std::fs::read_to_string(entry.unwrap().path()).unwrap()).unwrap();
+        let test = Test::parse(&std::fs::read_to_string(entry.unwrap().path()).unwrap()).unwrap().remove(0);
         let model = Model { architecture: Architecture::RiscV, dropped: None };
         for variant in std::iter::once(None).chain(test.variants.iter().map(Some)) {
             each_candidate(&test, variant, &mut |x| {

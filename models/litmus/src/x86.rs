@@ -1,14 +1,12 @@
 //! The instructions of x86-64 that tests may contain, in Intel's syntax. They name locations directly: `MOV [x],$1`.
 
+use crate::operations::ADDRESSES;
 use crate::program::*;
 
 pub fn register(name: &str) -> Option<Register> {
     let names = ["EAX", "EBX", "ECX", "EDX", "ESI", "EDI"];
     names.iter().position(|known| *known == name).map(|number| number as Register)
 }
-
-/// The first of the registers that hold the addresses of the locations, in their order.
-pub const ADDRESSES: Register = 10;
 
 pub fn instruction(text: &str, location: &dyn Fn(&str) -> Option<usize>) -> Option<Op> {
     let text = text.strip_prefix("LOCK ").unwrap_or(text);

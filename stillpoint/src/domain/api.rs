@@ -1,20 +1,21 @@
 //! The public trait of all domains.
 
+use core::any::type_name;
 use core::borrow::Borrow;
-use core::mem::needs_drop;
+use core::mem::{self, needs_drop};
 use core::ptr::NonNull;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::deferred;
-use super::raw::{RawDomain, reader_outside};
 use super::stats::Stats;
+use crate::pointer::erased::{ErasedPtr, PointableNode};
+use crate::pointer::pointable::Pointable;
+use crate::pointer::shared::{ReadSection, Shared};
+use crate::pointer::thin::ThinPtr;
 use crate::reclaim::backlog::Limits;
-use crate::reclaim::callback::Callback;
-
+use crate::reclaim::callback::{Callback, Panicked};
+use crate::reclaim::domain::{RawDomain, address, assert_may_wait, reader_outside};
 use crate::reclaim::options::DeferOptions;
-use crate::reclaim::thin_ptr::ThinPtr;
-use crate::reclaim::word::Node;
-use crate::tagged::pointable::Pointable;
-use crate::tagged::shared::Shared;
+use crate::reclaim::{heap_bytes, running};
 
 /// A domain: readers, and the grace periods that wait for them and for no others.
 ///
@@ -51,13 +52,15 @@ use crate::tagged::shared::Shared;
 /// domain.barrier();
 /// ```
 #[expect(private_bounds, reason = "what the library does with a domain is not for programs")]
-pub trait Domain:
-    Clone + Send + Sync + Unpin + RawDomain<Lender = <Self as Domain>::Section> + 'static
-{
+pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// What lends references ([`Rcu::load`](crate::rcu::Rcu::load)): while it is borrowed, no grace period ends that
-    /// began meanwhile. A [`Guard`](crate::rcu::Guard), a [`Handle`](crate::qsbr::Handle), or a
+    /// began after the borrow. A [`Guard`](crate::rcu::Guard), a [`Handle`](crate::qsbr::Handle), or a
     /// [`Section`](crate::srcu::Section), to which a reference to a [guard](crate::srcu::Guard) coerces.
     type Section;
+
+    /// Calls `f` inside a section, if one can be begun here.
+    #[doc(hidden)]
+    fn with_section<T>(&self, f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 
     /// Blocks until a grace period has elapsed.
     ///
@@ -108,18 +111,18 @@ pub trait Domain:
     }
 
     /// [`retire`](Self::retire) for a value that readers still reference, which a `Box`, as the only reference, cannot
-    /// be.
+    /// be: for data structures that unlink their own nodes.
     ///
     /// # Safety
     ///
     /// `value` comes from a `Box`. It is not freed otherwise, and not used after the read-side critical sections that
     /// are open now, nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) is gone. No thread has a
-    /// mutable reference to it during this call, which may look at what it owns.
+    /// mutable reference to it during this call, which looks at what it [owns](crate::rcu::known_heap_bytes).
     #[inline]
     #[track_caller]
     unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, options: DeferOptions) {
         // SAFETY: the caller's contract.
-        unsafe { deferred::retire::<ThinPtr<T>>(self, value.cast(), options) };
+        unsafe { retire::<ThinPtr<T>>(self, value.cast(), options) };
     }
 
     /// Drops the node of an [`Atomic`](crate::rcu::Atomic) after a grace period: see
@@ -137,7 +140,7 @@ pub trait Domain:
     {
         if let Some(node) = node.node() {
             // SAFETY: the caller's contract.
-            unsafe { deferred::retire::<Node<T>>(self, node, options) };
+            unsafe { retire::<PointableNode<T>>(self, node, options) };
         }
     }
 
@@ -153,18 +156,26 @@ pub trait Domain:
     /// here.check_section(&here.enter());
     /// assert!(std::panic::catch_unwind(|| here.check_section(&there.enter())).is_err());
     /// ```
-    #[inline]
     #[track_caller]
-    fn check_section(&self, section: &<Self as Domain>::Section) {
-        self.check(section);
-    }
+    fn check_section(&self, section: &Self::Section);
 
-    /// Calls `f` after a grace period, as [`call_with`](Self::call_with) does: see
-    /// [`rcu::call_unchecked`](crate::rcu::call_unchecked).
+    /// [`call_with`](Self::call_with) for a closure that is neither `Send` nor `'static`.
+    ///
+    /// With [`DeferOptions::run_on_retiring_thread`] the calling thread may run it too, in a later call of this or the
+    /// like.
     ///
     /// # Safety
     ///
     /// What `f` uses may be used by any thread, and exists until `f` has run, however late.
+    ///
+    /// ```
+    /// use stillpoint::Domain as _;
+    /// use stillpoint::rcu::{DeferOptions, Global};
+    ///
+    /// let node: *mut String = Box::into_raw(Box::new("unlinked".into()));
+    /// // SAFETY: no other thread finds the string, and a string may be dropped by any thread.
+    /// unsafe { Global.call_unchecked(|| drop(Box::from_raw(node)), DeferOptions::new()) };
+    /// ```
     #[inline]
     #[track_caller]
     unsafe fn call_unchecked<F: FnOnce()>(&self, f: F, options: DeferOptions) {
@@ -174,11 +185,34 @@ pub trait Domain:
         self.defer(callback, options.lazy);
     }
 
-    /// Calls `drop_fn` with `pointer` after a grace period: see [`rcu::retire_raw_with`](crate::rcu::retire_raw_with).
+    /// Calls `drop_fn` with `pointer` after a grace period: for values that are not in a `Box`.
+    ///
+    /// Allocates nothing for it. `bytes` is the memory that the call frees, which counts towards the [`Limits`].
     ///
     /// # Safety
     ///
     /// Any thread may call `drop_fn` with `pointer` once, however late, when the sections that are open now have ended.
+    ///
+    /// ```
+    /// use std::alloc::{Layout, alloc, dealloc};
+    /// use stillpoint::Domain as _;
+    /// use stillpoint::rcu::{DeferOptions, Global};
+    ///
+    /// const PAGE: Layout = Layout::new::<[u8; 4096]>();
+    ///
+    /// /// # Safety
+    /// ///
+    /// /// `page` was allocated with the layout `PAGE`, and is not used again.
+    /// unsafe fn free(page: *mut ()) {
+    ///     // SAFETY: the caller's contract.
+    ///     unsafe { dealloc(page.cast(), PAGE) };
+    /// }
+    ///
+    /// // SAFETY: the layout has a size.
+    /// let page = unsafe { alloc(PAGE) };
+    /// // SAFETY: no other thread finds the page.
+    /// unsafe { Global.retire_raw_with(page.cast(), PAGE.size(), free, DeferOptions::new()) };
+    /// ```
     #[inline]
     #[track_caller]
     unsafe fn retire_raw_with(
@@ -199,9 +233,7 @@ pub trait Domain:
     ///
     /// What is deferred in an [`srcu::Domain`](crate::srcu::Domain) belongs to no thread: all of it is handed to the
     /// worker, and the result says whether any is left.
-    fn flush(&self) -> bool {
-        RawDomain::flush(self)
-    }
+    fn flush(&self) -> bool;
 
     /// Blocks until all callbacks that were deferred before have run: see [`rcu::barrier`](crate::rcu::barrier).
     ///
@@ -210,10 +242,36 @@ pub trait Domain:
     /// As [`synchronize`](Self::synchronize), and inside a callback of the same domain.
     #[track_caller]
     fn barrier(&self) {
-        deferred::barrier(self);
+        assert_may_wait(self, "barrier()");
+        assert!(
+            !running::is_of(address(self)),
+            "barrier() inside a callback of the same domain would wait for itself"
+        );
+        self.register_for_fork();
+        if self.core().callbacks.barrier(self).is_err() {
+            panic!("barrier() would wait for ever: the kernel denies the heavy fence, which worked before");
+        }
     }
 
-    /// Sets how much may wait: see [`rcu::set_limits`](crate::rcu::set_limits).
+    /// Sets the limits of the backlog, from now on: see [`Limits`].
+    ///
+    /// Above a limit, [`call`](Self::call) and [`retire`](Self::retire) block, and so does dropping a
+    /// [`Retired`](crate::rcu::Retired): mind this in async code. Inside a section of [`rcu`](crate::rcu) these calls do
+    /// not block; dropping the outermost guard does ([`Guard::repin`](crate::rcu::Guard::repin) too). A thread that
+    /// exits blocks too. Calls made in callbacks never block.
+    ///
+    /// A blocked call returns after ten seconds at most, since the callbacks that it waits for may need a lock that
+    /// the caller holds ([`Stats::limit_overruns`]). Until a callback has run, later calls are paced: each blocks for as
+    /// long as the backlog takes to grow by what was retired at a mebibyte a second, but for a second at most. Inside a
+    /// section of *another* domain, and in [`srcu`](crate::srcu), where the caller may be inside a section, calls are
+    /// paced from the beginning.
+    ///
+    /// ```
+    /// use stillpoint::Domain as _;
+    /// use stillpoint::rcu::{Global, Limits};
+    ///
+    /// Global.set_limits(Limits { bytes: 16 << 20, ..Limits::default() });
+    /// ```
     fn set_limits(&self, limits: Limits) {
         self.core().callbacks.set_limits(limits);
     }
@@ -247,11 +305,10 @@ pub trait Domain:
     note = "threads of a `qsbr` domain have a handle: use `load(&handle)`, `update_with(&handle, f)` or \
             `modify_with(&handle, f)`"
 )]
-#[expect(private_bounds, reason = "no other type may implement it")]
-pub trait EnterSection: Domain + Sealed {
+pub trait EnterSection: Domain {
     /// What ends the section when it is dropped. Borrowed, it is the [`Section`](Domain::Section) that lends
-    /// references.
-    type Guard<'a>: Borrow<Self::Section>;
+    /// references. (Only the library's guards are a [`ReadSection`].)
+    type Guard<'a>: Borrow<Self::Section> + ReadSection;
 
     /// Begins a read-side critical section: [`rcu::enter`](crate::rcu::enter), or
     /// [`srcu::Domain::enter`](crate::srcu::Domain::enter).
@@ -265,5 +322,89 @@ fn known_of_captures<F>() -> Option<usize> {
     if const { needs_drop::<F>() } { None } else { Some(0) }
 }
 
-/// Implemented together with [`EnterSection`].
-pub(crate) trait Sealed {}
+/// Frees the value after a grace period.
+///
+/// # Safety
+///
+/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it. It is
+/// not borrowed mutably during this call.
+#[inline]
+#[track_caller]
+pub(crate) unsafe fn retire<W: ErasedPtr<Value: 'static>>(
+    domain: &impl RawDomain,
+    value: NonNull<()>,
+    options: DeferOptions,
+) {
+    // SAFETY: the caller's contract. The types of `known` are `Sync`.
+    let heap = options.heap(|| heap_bytes::known(unsafe { W::deref(value) }));
+    // SAFETY: the caller's contract; callbacks run after a grace period.
+    let callback = unsafe { Callback::free::<W>(value, W::bytes(value), heap, options.local) };
+    domain.defer(callback, options.lazy);
+}
+
+/// Returns `weigh(value)`, a function of the program, or `None` if it panics: it must not keep the value from being
+/// retired.
+pub(crate) fn weigh<T: ?Sized>(domain: &impl RawDomain, weigh: fn(&T) -> usize, value: &T) -> Option<usize> {
+    let result = catch_unwind(AssertUnwindSafe(|| weigh(value)));
+    result
+        .inspect_err(|_| {
+            running::report_panic(domain, Panicked { what: "a weigher", name: type_name::<T>() });
+        })
+        .map_err(mem::forget)
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Instant;
+
+    use crate::Domain as _;
+    use crate::reclaim::backlog::{Limits, THROTTLE_TIMEOUT};
+    use crate::reclaim::blocks::BLOCK;
+    use support::deadline::deadline;
+
+    /// Here, as callers of the library's own tests are throttled for a short time only.
+    #[test]
+    fn throttled_caller_holding_a_callbacks_lock_times_out() {
+        crate::domain! { struct Own; }
+        static LOCK: Mutex<u64> = Mutex::new(0);
+        const LIMIT: u64 = 2 * BLOCK;
+        let _running = deadline();
+        Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
+        let mut deferred = 0;
+        let mut defer = || {
+            deferred += 1;
+            Own.call(|| *LOCK.lock().unwrap_or_else(PoisonError::into_inner) += 1);
+        };
+        for _ in 0..3 {
+            let before = Own.stats().limit_overruns;
+            let held = LOCK.lock().expect("no panic");
+            let start = Instant::now();
+            while Own.stats().limit_overruns == before {
+                defer();
+            }
+            assert!(start.elapsed() >= THROTTLE_TIMEOUT);
+            // From now on callers are throttled for a moment only.
+            let start = Instant::now();
+            for _ in 0..50 * BLOCK {
+                defer();
+            }
+            assert!(start.elapsed() < 40 * THROTTLE_TIMEOUT, "{:?}", start.elapsed());
+            assert!(Own.stats().limit_overruns >= before + 50);
+            drop(held);
+            // After progress they are throttled for longer again.
+            Own.barrier();
+            loop {
+                let before = Own.stats();
+                defer();
+                let after = Own.stats();
+                if after.limit_waits != before.limit_waits && after.limit_overruns == before.limit_overruns {
+                    break;
+                }
+            }
+            Own.barrier();
+        }
+        assert_eq!(*LOCK.lock().expect("no panic"), deferred);
+    }
+}

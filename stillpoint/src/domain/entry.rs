@@ -2,7 +2,7 @@
 //!
 //! As in crossbeam-epoch, neither deferring nor ending a section runs code of the program: the thread may hold a lock
 //! then that this code takes. So what an owner does after a push elsewhere is put off until its next outermost section
-//! begins. The owner is *diverted* ([`crate::readers::registration`]), so that the fast path of other entries costs
+//! begins. The owner is *diverted* ([`crate::readers::sections::registration`]), so that the fast path of other entries costs
 //! nothing.
 //!
 //! | moment | elsewhere | here |
@@ -13,10 +13,9 @@
 //!
 //! The worker runs what threads leave.
 
-use super::deferred;
 use super::due::Work;
 use super::static_domain::{StaticDomain, leave_if_ended, queue_of, registered_reader, while_it_stays};
-use crate::readers::reader::Reader;
+use crate::readers::sections::reader::Reader;
 use crate::reclaim::queue::{PushAction, STEP};
 use crate::reclaim::running;
 
@@ -43,16 +42,16 @@ fn do_what_is_due<D: StaticDomain>() {
     let Some(reader) = reader else { return };
     while_it_stays::<D, _>(|| {
         let queue = queue_of::<D>(reader);
-        if all {
-            deferred::run_all_ready(&D::INSTANCE, Some(queue));
-        }
         let callbacks = &D::shared().core.callbacks;
+        if all {
+            callbacks.run_all_ready(Some(queue), &D::INSTANCE);
+        }
         if !flush {
             callbacks.reclaim_up_to(count, queue, &D::INSTANCE);
         } else {
             // `flush` runs some itself.
             callbacks.reclaim_up_to(count.saturating_sub(STEP), queue, &D::INSTANCE);
-            deferred::flush(&D::INSTANCE, queue, PushAction::Flush);
+            callbacks.act(PushAction::Flush, queue, &D::INSTANCE);
         }
     });
     leave_if_ended::<D>();
@@ -66,7 +65,7 @@ pub(crate) fn after_section<D: StaticDomain>(reader: &'static Reader) {
         return;
     }
     while_it_stays::<D, _>(|| {
-        if deferred::collect(&D::INSTANCE, Some(queue_of::<D>(reader))) {
+        if D::shared().core.callbacks.collect(Some(queue_of::<D>(reader)), &D::INSTANCE) {
             D::with_thread_state(|local| {
                 local.due.run_all();
                 local.registration.divert();
@@ -80,8 +79,9 @@ pub(crate) fn after_section<D: StaticDomain>(reader: &'static Reader) {
 pub(crate) fn flush<D: StaticDomain>(reader: &'static Reader) {
     while_it_stays::<D, _>(|| {
         let queue = queue_of::<D>(reader);
-        deferred::run_all_ready(&D::INSTANCE, Some(queue));
-        D::shared().core.callbacks.report_pushed(queue, &D::INSTANCE);
+        let callbacks = &D::shared().core.callbacks;
+        callbacks.run_all_ready(Some(queue), &D::INSTANCE);
+        callbacks.report_pushed(queue, &D::INSTANCE);
     });
     if reader.in_read_section() {
         reader.collect_on_exit();

@@ -1,12 +1,9 @@
 //! Domains: what the engine, the readers and deferred reclamation are put together to.
 
 pub mod api;
-pub mod deferred;
 #[cfg(feature = "epoch")]
 pub mod due;
 #[cfg(feature = "epoch")]
 pub mod entry;
-pub mod fork;
-pub mod raw;
 pub mod static_domain;
 pub mod stats;

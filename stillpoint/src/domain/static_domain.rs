@@ -7,14 +7,14 @@ use core::panic::Location;
 use core::ptr;
 
 use super::api::Domain;
-use super::deferred;
-use super::fork::DomainFork;
-use super::raw::{Core, RawDomain};
-use crate::readers::reader::{Owner, Reader};
-use crate::readers::registration::Registration;
-use crate::readers::threads::{ReaderProtocol, ThreadReaders};
+use crate::readers::sections::reader::{Owner, Reader};
+use crate::readers::sections::registration::Registration;
+use crate::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use crate::reclaim::callback::Callback;
+use crate::reclaim::domain::{Core, RawDomain, parked_at};
+use crate::reclaim::fork::DomainFork;
 use crate::reclaim::queue::{PushAction, Queue};
+use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sys::tls_destructor::AtThreadExit;
 
 /// Readers that have callback queues.
@@ -25,7 +25,7 @@ pub(crate) type QueuedReaders<P> = ThreadReaders<P, Queue>;
 /// # Safety
 ///
 /// Each type has a [`DomainState`] and a [`ThreadState`] of its own. While a `Section` is borrowed, no grace period of
-/// the domain ends that began meanwhile.
+/// the domain ends that began after the borrow.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a domain",
@@ -53,12 +53,8 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
-// SAFETY: sections of other domains are of other types; guards and handles keep grace periods from ending.
-unsafe impl<D: StaticDomain> RawDomain for D {
+impl<D: StaticDomain> RawDomain for D {
     type Readers = QueuedReaders<D::Protocol>;
-    type Lender = D::Section;
-    /// Allocates nothing, as the type has no data.
-    type WorkerRef = Box<D>;
 
     const INSIDE: &'static str = D::INSIDE;
 
@@ -76,10 +72,6 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     fn has_active_owner(&self, index: usize) -> bool {
         let registry = D::shared().readers().registry();
         registry.is_active(registry.reader(index))
-    }
-
-    unsafe fn worker_ref(&self) -> Box<D> {
-        Box::new(D::INSTANCE)
     }
 
     #[inline]
@@ -104,24 +96,33 @@ unsafe impl<D: StaticDomain> RawDomain for D {
         }
     }
 
-    fn flush(&self) -> bool {
-        let Some(queue) = D::with_thread_state(|local| local.queue.get()) else { return false };
-        let is_pending = while_it_stays::<D, _>(|| deferred::hand_over(self, queue));
-        leave_if_ended::<D>();
-        is_pending
+    fn submit(&self, task: fn(&D)) -> bool {
+        worker_pool::submit(move || task(&D::INSTANCE))
     }
 
-    #[inline(always)]
-    #[track_caller]
-    fn check(&self, _section: &D::Section) {}
-
-    fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
-        D::with_section(f)
+    fn park(&self, due: u64, task: fn(&D)) -> bool {
+        lazy_timer::park(parked_at(self, due), move || task(&D::INSTANCE))
     }
 }
 
 impl<D: StaticDomain> Domain for D {
     type Section = D::Section;
+
+    fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
+        D::with_section(f)
+    }
+
+    /// Sections of other domains are of other types.
+    #[inline(always)]
+    #[track_caller]
+    fn check_section(&self, _section: &D::Section) {}
+
+    fn flush(&self) -> bool {
+        let Some(queue) = D::with_thread_state(|local| local.queue.get()) else { return false };
+        let is_pending = while_it_stays::<D, _>(|| self.core().callbacks.hand_over(queue, self));
+        leave_if_ended::<D>();
+        is_pending
+    }
 }
 
 /// The state of a domain that all threads share.
@@ -214,12 +215,12 @@ pub(crate) fn queue_of<D: StaticDomain>(reader: &Reader) -> &'static Queue {
 
 /// Keeps the thread's reader as long as it exists: see [`Registration::stays`].
 #[derive(Debug)]
-pub(crate) struct Stay<D: StaticDomain> {
+pub(crate) struct KeepReader<D: StaticDomain> {
     stayed: bool,
     _domain: PhantomData<D>,
 }
 
-impl<D: StaticDomain> Stay<D> {
+impl<D: StaticDomain> KeepReader<D> {
     pub(crate) fn new() -> Self {
         Self { stayed: D::with_thread_state(|local| local.registration.stays(true)), _domain: PhantomData }
     }
@@ -230,15 +231,15 @@ impl<D: StaticDomain> Stay<D> {
     }
 }
 
-impl<D: StaticDomain> Drop for Stay<D> {
+impl<D: StaticDomain> Drop for KeepReader<D> {
     fn drop(&mut self) {
         D::with_thread_state(|local| local.registration.stays(self.stayed));
     }
 }
 
-/// Calls `f`, and keeps the thread's reader meanwhile.
+/// Calls `f`, and keeps the thread's reader until it returns.
 pub(crate) fn while_it_stays<D: StaticDomain, T>(f: impl FnOnce() -> T) -> T {
-    let _stays = Stay::<D>::new();
+    let _stays = KeepReader::<D>::new();
     f()
 }
 
@@ -292,20 +293,20 @@ unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
         return;
     }
-    deferred::end_of_owner(&D::INSTANCE, queue_of::<D>(reader));
+    D::shared().core.callbacks.end_of_owner(queue_of::<D>(reader), &D::INSTANCE);
     D::with_thread_state(|local| local.registration.end());
     leave_if_ended::<D>();
 }
 
-/// Makes the domain that of a process with one thread, whose reader stays as it is.
+/// Resets the domain for a process with one thread, whose reader stays as it is.
 fn reset_in_child<D: StaticDomain>() {
     let shared = D::shared();
     let own = registered_reader::<D>();
+    shared.readers().reset_in_child(own);
     // SAFETY: called by a `ForkHook::child`.
-    unsafe {
-        shared.readers().reset_in_child(own);
-        shared.core.reset_in_child();
-    }
+    D::INSTANCE.queues().for_each(|queue| unsafe { queue.reset_in_child() });
+    // SAFETY: as above.
+    unsafe { shared.core.reset_in_child() };
     if let Some(own) = own {
         own.set_tid(crate::sys::thread::tid().unsigned_abs());
     }
@@ -316,7 +317,8 @@ fn reset_in_child<D: StaticDomain>() {
 fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) {
     // SAFETY: the queue is this thread's.
     let action = unsafe { queue.push(callback, lazy) };
-    D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
+    let callbacks = &D::shared().core.callbacks;
+    callbacks.notify(lazy, &D::INSTANCE);
     #[cfg(feature = "epoch")]
     if D::COLLECTS_ON_ENTRY {
         if action != PushAction::None {
@@ -326,7 +328,7 @@ fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) 
     }
     if action != PushAction::None {
         // A destructor that runs here may end the section of a thread whose destructors have run.
-        while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue, action));
+        while_it_stays::<D, _>(|| callbacks.act(action, queue, &D::INSTANCE));
         leave_if_ended::<D>();
     }
 }
@@ -356,7 +358,7 @@ fn put_off<D: StaticDomain>(queue: &'static Queue, action: PushAction) {
 #[cold]
 #[track_caller]
 fn push_unregistered<D: StaticDomain>(callback: Callback, lazy: bool) {
-    let stays = Stay::<D>::new();
+    let stays = KeepReader::<D>::new();
     push::<D>(queue_of::<D>(own_reader::<D>()), callback, lazy);
     drop(stays);
     leave_if_ended::<D>();
@@ -383,13 +385,13 @@ macro_rules! domain {
 }
 
 /// Defines a type without data, and the state of its domain. The caller gives the kind; the rest is here, because the
-/// lint that forbids `unsafe` to a program does not see that of a macro which the program calls.
+/// lint that forbids `unsafe` to a program does not see what is in a macro that the program calls.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
     (@entry on_entry) => { true };
     (@entry) => { false };
-    (@kind rcu) => { $crate::rcu::Memb };
+    (@kind rcu) => { $crate::rcu::Sections };
     (@kind qsbr) => { $crate::qsbr::Qsbr };
     (@inside rcu) => {
         "inside a read-side critical section of the same domain would wait for itself: drop its guard or `Ref` first"

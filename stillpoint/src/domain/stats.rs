@@ -4,10 +4,11 @@ use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::domain::deferred;
-use crate::domain::raw::{Core, RawDomain};
+use crate::grace_period::counters::WAIT_BOUNDS;
 use crate::grace_period::engine::ReaderSet as _;
 use crate::reclaim::backlog::at_least_zero;
+use crate::reclaim::domain::{Core, RawDomain};
+use crate::reclaim::running;
 use crate::sync::now;
 
 /// Counters of a domain since the start of the process, and what waits in it now.
@@ -29,9 +30,15 @@ pub struct Stats {
     /// System calls with which readers woke the leader of a grace period: at most one for each that slept. Those with
     /// which the leader wakes the other callers are not counted.
     pub wakeups: u64,
-    /// The longest that a grace period has waited for readers: one that has ended, or one that goes on, as of its
+    /// The longest that a grace period has waited for readers: one that has ended, or one in progress, as of its
     /// last check. Grace periods that did not sleep, and so waited for microseconds, are not measured.
     pub longest_wait: Duration,
+    /// How long the grace period in progress has waited for readers until now; zero if none does.
+    pub waiting: Duration,
+    /// The number of grace periods by how long they waited for readers: at most as long as the bound in
+    /// [`WAIT_BOUNDS`](Self::WAIT_BOUNDS), and longer than the one before; the last have waited for longer than all
+    /// bounds. Those that did not sleep are in the first class.
+    pub waits: [u64; 7],
     /// Reports of stalled grace periods: see [`set_stall_hook`](crate::rcu::set_stall_hook).
     pub stalls: u64,
     /// Readers in the registry, in use or free: the peak number of threads that read or deferred.
@@ -53,6 +60,17 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// The bounds of [`waits`](Self::waits): 100 µs, 1 ms, 10 ms, 100 ms, 1 s and 10 s.
+    pub const WAIT_BOUNDS: [Duration; 6] = {
+        let mut bounds = [Duration::ZERO; WAIT_BOUNDS.len()];
+        let mut class = 0;
+        while class < bounds.len() {
+            bounds[class] = Duration::from_nanos(WAIT_BOUNDS[class]);
+            class += 1;
+        }
+        bounds
+    };
+
     pub(crate) fn of(domain: &impl RawDomain) -> Self {
         let Core { engine, callbacks, .. } = domain.core();
         // First, so that no grace period is counted whose caller is not.
@@ -66,6 +84,8 @@ impl Stats {
             sleeps: counters.sleeps.load(Relaxed),
             wakeups: counters.wakeups.load(Relaxed),
             longest_wait: Duration::from_nanos(counters.longest_wait.load(Relaxed)),
+            waiting: counters.waiting(),
+            waits: counters.waits(grace_periods),
             stalls: counters.stalls.load(Relaxed),
             readers: engine.readers().count(),
             queued: 0,
@@ -74,7 +94,7 @@ impl Stats {
             done: backlog.counters.run.load(Relaxed),
             limit_waits: backlog.counters.waits.load(Relaxed),
             limit_overruns: backlog.counters.overruns.load(Relaxed),
-            panics: deferred::panics(),
+            panics: running::panics(),
         };
         let now = now();
         for queue in domain.queues() {

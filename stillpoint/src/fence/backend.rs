@@ -4,10 +4,10 @@ use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering::*};
 use std::sync::OnceLock;
 
-use super::why::Why;
+use super::reason::BackendReason;
 use super::{SHARED, membarrier, signal};
-use crate::sync::{Asked, ForkSafe};
-use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use crate::sync::{ForkSafe, Requested};
+use crate::sys::fork::{ForkHook, register_for_fork};
 use crate::sys::init_array;
 
 /// How the two sides of the fence are made. See the [module](super).
@@ -53,8 +53,8 @@ static REPORT: ForkSafe<OnceLock<Report>> = ForkSafe::new(OnceLock::new());
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
     backend: Backend,
-    asked: Asked<Backend>,
-    why: Why,
+    requested: Requested<Backend>,
+    reason: BackendReason,
 }
 
 impl Report {
@@ -65,8 +65,8 @@ impl Report {
 
     /// Returns the real-time signal of the signal backend.
     pub fn signal(&self) -> Option<i32> {
-        match self.why {
-            Why::SignalFree(signal) => Some(signal),
+        match self.reason {
+            BackendReason::SignalFree(signal) => Some(signal),
             _ => None,
         }
     }
@@ -74,7 +74,7 @@ impl Report {
     /// Returns the reason to display: what was asked for, what was tried, and what failed.
     pub fn why(&self) -> impl fmt::Display + '_ {
         let unknown = "STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)";
-        fmt::from_fn(move |f| self.asked.explain(self.why, unknown, f))
+        fmt::from_fn(move |f| self.requested.explain(self.reason, unknown, f))
     }
 }
 
@@ -88,13 +88,13 @@ impl fmt::Display for Report {
 ///
 /// Takes half a microsecond while the process has one thread, and about ten milliseconds later.
 pub fn init() -> &'static Report {
-    init_with(asked_by_environment)
+    init_with(requested_by_environment)
 }
 
-fn asked_by_environment() -> Asked<Backend> {
+fn requested_by_environment() -> Requested<Backend> {
     use Backend::*;
     let backends = [("membarrier", Membarrier), ("signal", Signal), ("seqcst", SeqCst)];
-    Asked::by_environment(c"STILLPOINT_FENCE", &backends)
+    Requested::by_environment(c"STILLPOINT_FENCE", &backends)
 }
 
 /// Sets the backend to `backend`, or to [`Backend::SeqCst`] if that is not available. Ignores the environment.
@@ -114,7 +114,7 @@ pub fn set_backend(backend: Backend) -> Result<&'static Report, BackendAlreadySe
     let mut ours = false;
     let report = init_with(|| {
         ours = true;
-        Asked::For(backend)
+        Requested::Value(backend)
     });
     if ours || report.backend == backend { Ok(report) } else { Err(BackendAlreadySet(report)) }
 }
@@ -131,37 +131,40 @@ impl fmt::Display for BackendAlreadySet {
 
 impl std::error::Error for BackendAlreadySet {}
 
-fn init_with(asked: impl FnOnce() -> Asked<Backend>) -> &'static Report {
+fn init_with(requested: impl FnOnce() -> Requested<Backend>) -> &'static Report {
     if let Some(report) = REPORT.get().get() {
         return report;
     }
     // The choice does not allocate: a global allocator that contains a reader would re-enter it, and wait for itself.
     REPORT.get().get_or_init(|| {
-        let asked = asked();
+        let requested = requested();
         // The hook may not have been registered before `main`. `SeqCst` has no state that a fork could break.
-        let (backend, why) =
-            if register_for_fork(&FORK) { select(asked) } else { (Backend::SeqCst, Why::NoMemory) };
+        let (backend, reason) = if register_for_fork(&FORK) {
+            select(requested)
+        } else {
+            (Backend::SeqCst, BackendReason::NoMemory)
+        };
         // Relaxed: see `is_chosen`.
         CHOSEN.store(backend as u8, Relaxed);
-        Report { backend, asked, why }
+        Report { backend, requested, reason }
     })
 }
 
-fn select(asked: Asked<Backend>) -> (Backend, Why) {
-    match asked {
-        Asked::Nothing | Asked::For(Backend::Membarrier) => match membarrier::register() {
-            Ok(()) => (Backend::Membarrier, Why::MembarrierWorks),
-            Err(why) => (Backend::SeqCst, why),
+fn select(requested: Requested<Backend>) -> (Backend, BackendReason) {
+    match requested {
+        Requested::Nothing | Requested::Value(Backend::Membarrier) => match membarrier::register() {
+            Ok(()) => (Backend::Membarrier, BackendReason::MembarrierWorks),
+            Err(reason) => (Backend::SeqCst, reason),
         },
-        Asked::For(Backend::Signal) => match signal::install() {
-            Ok(signal) => (Backend::Signal, Why::SignalFree(signal)),
-            Err(why) => (Backend::SeqCst, why),
+        Requested::Value(Backend::Signal) => match signal::install() {
+            Ok(signal) => (Backend::Signal, BackendReason::SignalFree(signal)),
+            Err(reason) => (Backend::SeqCst, reason),
         },
-        Asked::For(Backend::SeqCst) | Asked::Unknown => (Backend::SeqCst, Why::NotNeeded),
+        Requested::Value(Backend::SeqCst) | Requested::Unknown => (Backend::SeqCst, BackendReason::NotNeeded),
     }
 }
 
-static FORK: ForkHook = ForkHook::in_child(Part::Fence, in_child);
+static FORK: ForkHook = ForkHook::in_child(0, in_child);
 
 init_array!(register_for_fork(&FORK));
 

@@ -3,7 +3,7 @@
 use crate::sync::model::interrupt_all;
 pub use crate::sync::model::light_is_compiler_fence;
 
-pub mod shared;
+pub mod shared_fence;
 
 /// Nothing, as on the machine with `membarrier`.
 pub fn light() {}

@@ -1,19 +1,19 @@
 //! The `membarrier(2)` backend.
 
-use super::why::Why;
+use super::reason::BackendReason;
 use crate::sys::{self, MembarrierCommand};
 
 /// Registers the process, and makes one call. After *any* error the backend is not available.
-pub(super) fn register() -> Result<(), Why> {
+pub(super) fn register() -> Result<(), BackendReason> {
     // Miri lacks the system call.
     if cfg!(miri) || !sys::membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
-        return Err(Why::MembarrierMissing);
+        return Err(BackendReason::MembarrierMissing);
     }
     if !sys::has_barrier_in_switch() {
-        return Err(Why::NoBarrierInSwitch);
+        return Err(BackendReason::NoBarrierInSwitch);
     }
     for command in [MembarrierCommand::RegisterPrivateExpedited, MembarrierCommand::PrivateExpedited] {
-        sys::membarrier(command).map_err(|error| Why::MembarrierFailed(command, error))?;
+        sys::membarrier(command).map_err(|error| BackendReason::MembarrierFailed(command, error))?;
     }
     Ok(())
 }

@@ -92,13 +92,13 @@ use crossbeam_utils::CachePadded;
 
 pub(crate) mod backend;
 mod membarrier;
-mod shared;
+mod reason;
+mod shared_fence;
 #[cfg_attr(not(feature = "signal-fence"), path = "no_signal.rs")]
 mod signal;
-mod why;
 
 pub use backend::{Backend, BackendAlreadySet, Report, backend, init, report, set_backend};
-use shared::SharedFence;
+use shared_fence::SharedFence;
 
 /// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.
 ///

@@ -1,9 +1,9 @@
 //! In the place of the signal backend without the feature `signal-fence`: it cannot be chosen.
 
-use super::why::Why;
+use super::reason::BackendReason;
 
-pub(super) fn install() -> Result<i32, Why> {
-    Err(Why::SignalNotBuilt)
+pub(super) fn install() -> Result<i32, BackendReason> {
+    Err(BackendReason::SignalNotBuilt)
 }
 
 pub(super) fn is_registered() -> bool {

@@ -28,7 +28,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::why::Why;
+use super::reason::BackendReason;
 use crate::sync::{ForkSafe, Futex};
 use crate::sys::{rt_signal, thread::tid, tls_destructor::AtThreadExit};
 
@@ -87,9 +87,9 @@ fn members_with(tid: i32) -> impl Iterator<Item = &'static Member> {
 }
 
 /// Installs the handler. Returns the signal.
-pub(super) fn install() -> Result<i32, Why> {
+pub(super) fn install() -> Result<i32, BackendReason> {
     // SAFETY: the handler executes a fence, atomic operations and system calls.
-    let signal = unsafe { rt_signal::claim(on_signal) }.ok_or(Why::NoSignalFree)?;
+    let signal = unsafe { rt_signal::claim(on_signal) }.ok_or(BackendReason::NoSignalFree)?;
     SIGNAL.store(signal, Relaxed);
     Ok(signal)
 }
@@ -270,12 +270,64 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::deadline::deadline;
+    use support::deadline::deadline;
+
+    /// Held by each test: they share the list.
+    static RUNNING: Mutex<()> = Mutex::new(());
+
+    fn begin() -> MutexGuard<'static, ()> {
+        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if SIGNAL.load(Relaxed) == 0 {
+            assert!(install().is_ok(), "a signal is free");
+        }
+        running
+    }
+
+    #[test]
+    fn place_of_a_thread_that_has_ended_is_free() {
+        let (_running, _begun) = (deadline(), begin());
+        for _ in 0..3 {
+            assert_eq!(members_with(0).count(), members().count());
+            thread::spawn(|| assert!(register())).join().expect("no panic");
+        }
+        assert_eq!(members().count(), 1);
+    }
+
+    #[test]
+    fn fence_waits_for_each_answer() {
+        let (_running, _begun) = (deadline(), begin());
+        for _ in 0..3 {
+            let (ready, is_ready) = channel();
+            let has_answered = AtomicBool::new(false);
+            thread::scope(|s| {
+                let answering = s.spawn(|| {
+                    assert!(register());
+                    // SAFETY: the set is plain data, initialized before use.
+                    let mask = |how| unsafe {
+                        let mut own = core::mem::zeroed();
+                        libc::sigemptyset(&mut own);
+                        libc::sigaddset(&mut own, SIGNAL.load(Relaxed));
+                        libc::pthread_sigmask(how, &own, ptr::null_mut());
+                    };
+                    mask(libc::SIG_BLOCK);
+                    ready.send(()).expect("the test waits");
+                    // A leader that does not wait has returned by then.
+                    thread::sleep(Duration::from_millis(50));
+                    has_answered.store(true, Relaxed);
+                    mask(libc::SIG_UNBLOCK);
+                });
+                is_ready.recv().expect("the thread is ready");
+                fence();
+                assert!(has_answered.load(Relaxed));
+                // Its destructors have run then, too.
+                answering.join().expect("no panic");
+            });
+        }
+    }
 
     #[test]
     fn thread_with_a_reused_id_answers() {
-        let _running = deadline();
-        assert!(install().is_ok(), "a signal is free");
+        let (_running, _begun) = (deadline(), begin());
         // Ends without its destructors, and a thread that is not registered gets its id.
         static STALE: AtomicPtr<Member> = AtomicPtr::new(ptr::null_mut());
         extern "C" fn ends(_: *mut c_void) -> *mut c_void {
@@ -302,8 +354,5 @@ mod tests {
         assert_eq!(stale.tid.load(Relaxed), 0);
         drop(stop);
         other.join().expect("no panic");
-        // Its place is used again.
-        thread::spawn(|| assert!(register())).join().expect("no panic");
-        assert_eq!(members().count(), 1);
     }
 }

@@ -13,7 +13,7 @@
 //! - *An incorrect one does.* A ticket is taken by a read-modify-write, which reads the newest value: it is not smaller
 //!   than the number of any grace period that has begun. Neither one that had begun before, nor one that failed (whose
 //!   number is not stored), makes `ended` exceed it. So a caller that returns too early finds no greater number, unless
-//!   another grace period has begun and ended meanwhile; then it was served after all.
+//!   another grace period has begun and ended in between; then it was served after all.
 //! - *Two errors remain unseen*: a grace period that ends before its readers have left, and a caller that is served by
 //!   a round that had started, but whose grace period was not counted yet (its fence was still to come).
 //!

@@ -6,7 +6,7 @@
 //!
 //! | readers | where | how a grace period waits for them |
 //! |---|---|---|
-//! | threads that enter and leave sections | [`crate::readers::threads`] | a heavy fence and a scan |
+//! | threads that enter and leave sections | [`crate::readers::sections::scan`] | a heavy fence and a scan |
 //! | threads that report quiescent states | [`crate::readers::qsbr`] | a scan |
 //! | sections that are counted on each CPU | [`crate::readers::srcu`] | a heavy fence and sums |
 //!
@@ -27,22 +27,22 @@
 #[cfg(all(feature = "epoch", not(loom)))]
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
+use core::{cmp, hash};
 
 use crossbeam_utils::CachePadded;
 
 use super::audit::{AuditTicket, GpAudit};
-use super::cookie::GpCookie;
 use super::counters::GpCounters;
 use super::stall::StallDetector;
 use super::trace::{self, EndedSpan, GpSpan};
 use crate::sync::const_unless_loom;
-use crate::sync::shared_seq::SharedSeq;
+use crate::sync::shared_seq::{SeqSnapshot, SharedSeq};
 
 /// The readers that grace periods wait for. `own` is the calling thread's reader, if readers belong to threads; it is
 /// outside a section.
 pub trait ReaderSet {
     /// The reader of a thread, if readers belong to threads.
-    type Reader: ?Sized;
+    type Reader: 'static;
     /// The rest of a grace period that [`try_drain`](Self::try_drain) could not complete.
     type Pending;
 
@@ -66,11 +66,16 @@ pub trait ReaderSet {
         true
     }
 
+    /// Returns the statistics.
     fn counters(&self) -> &GpCounters;
 
     /// Returns the number of readers for statistics.
     fn count(&self) -> u64;
 }
+
+/// The kernel denies the heavy fence, which worked before: grace periods fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Denied;
 
 /// Runs grace periods for a set of readers, and shares them among callers.
 #[derive(Debug)]
@@ -108,7 +113,6 @@ impl<R> Engine<R> {
     }
 
     /// Returns the name of the domain.
-    #[cfg(not(loom))]
     pub fn domain(&self) -> &'static str {
         (self.domain)()
     }
@@ -140,16 +144,17 @@ impl<R> Engine<R> {
         let (snapshot, in_progress) = self.rounds.next_round();
         in_progress.then(|| GpCookie { snapshot, ticket: AuditTicket::default() })
     }
+}
 
+impl<R: ReaderSet> Engine<R> {
     /// Forgets the grace period in progress. For the only thread of a process, as after a fork. Does not reset the
     /// readers.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         self.rounds.reset_in_child();
+        self.readers.counters().reset_in_child();
     }
-}
 
-impl<R: ReaderSet> Engine<R> {
     /// Returns `true` if a grace period is in progress whose leader sleeps until readers have left that are still
     /// inside. A hint.
     #[cfg(all(feature = "epoch", not(loom)))]
@@ -217,6 +222,7 @@ impl<R: ReaderSet> Engine<R> {
 
     #[cold]
     fn sleep(&self, pending: R::Pending) {
+        let _wait = self.readers.counters().begin_wait();
         let mut detector = StallDetector::new(self.readers.counters(), self.domain, self.number());
         // Relaxed: a hint. It stays if the kernel denies a fence, and as in the parent of a fork: until the next sleep.
         #[cfg(all(feature = "epoch", not(loom)))]
@@ -224,5 +230,53 @@ impl<R: ReaderSet> Engine<R> {
         self.readers.wait_for_readers(pending, &mut detector);
         #[cfg(all(feature = "epoch", not(loom)))]
         self.held_up.store(false, Relaxed);
+    }
+}
+
+/// Names a grace period, to wait for it or to check it. Of two cookies, the smaller one's grace period ends no later.
+#[derive(Debug, Clone, Copy)]
+pub struct GpCookie {
+    pub(crate) snapshot: SeqSnapshot,
+    pub(crate) ticket: AuditTicket,
+}
+
+#[cfg(feature = "urcu")]
+impl GpCookie {
+    /// Returns the number of the grace period.
+    pub fn number(self) -> u64 {
+        self.snapshot.number()
+    }
+
+    /// Returns a cookie of the grace period with this [`number`](Self::number).
+    pub fn from_number(number: u64) -> Self {
+        Self { snapshot: SeqSnapshot::from_number(number), ticket: AuditTicket::default() }
+    }
+}
+
+// The ticket does not take part in comparisons: it differs among cookies of one grace period.
+
+impl PartialEq for GpCookie {
+    fn eq(&self, other: &Self) -> bool {
+        self.snapshot == other.snapshot
+    }
+}
+
+impl Eq for GpCookie {}
+
+impl PartialOrd for GpCookie {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for GpCookie {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        self.snapshot.cmp(&other.snapshot)
+    }
+}
+
+impl hash::Hash for GpCookie {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.snapshot.hash(state);
     }
 }

@@ -1,7 +1,6 @@
 //! Grace periods: the engine that starts, shares and ends them, cookies, statistics, stalls, the audit and the trace.
 
 pub mod audit;
-pub mod cookie;
 pub mod counters;
 pub mod engine;
 pub mod stall;

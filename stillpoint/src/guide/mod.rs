@@ -1,4 +1,4 @@
-//! Which module is for which job. To port code from other libraries, see [`porting`].
+//! Which module is for which job. To port code from other libraries, see [`porting`]; for async code, [`async_code`].
 //!
 //! The tables use five terms. A *section* is the time in which a reader may hold references: while it has a guard. A
 //! *grace period* ends when every section that was open at its start has ended. A *domain* is a set of readers with the
@@ -125,6 +125,8 @@
 //! [`fence::report`](crate::fence::report) and [`percpu::report`](crate::percpu::report) say what the machine supports
 //! and what was chosen: log them at startup, or run `cargo run --release -- probe` in the repository.
 //! [`rcu::stats`](crate::rcu::stats) has counters, which the features `tracing` and `metrics` [export](crate#features).
-//! A grace period that has waited for ten seconds [reports](crate::rcu#stalls) the threads that it waits for.
+//! A grace period that has waited for ten seconds [reports](crate::rcu#stalls) the threads that it waits for. What to
+//! alert on, and what to do when memory grows or a writer hangs, is in `docs/operations.md` in the repository.
 
+pub mod async_code;
 pub mod porting;

@@ -182,6 +182,26 @@
 //! promptly, not when the thread pins again. A thread that retires more than can be freed blocks when it drops its
 //! guard. Readers execute no fence: instead each grace period interrupts the CPUs that run this process.
 //!
+//! # From the Linux kernel's RCU
+//!
+//! | Linux kernel | stillpoint |
+//! |---|---|
+//! | `rcu_read_lock()`, `rcu_read_unlock()` | [`rcu::enter()`](crate::rcu::enter), dropping the guard |
+//! | `rcu_dereference(p)` | `p.load(&guard)`, where `p` is an [`Rcu`](crate::rcu::Rcu) |
+//! | `rcu_assign_pointer(p, new)`, `kfree_rcu(old, head)` | `p.replace(new);` |
+//! | `rcu_assign_pointer(p, new)`, `synchronize_rcu()` | `p.replace(new).wait()`, which returns the old value |
+//! | `synchronize_rcu()`, `synchronize_rcu_expedited()` | [`rcu::synchronize()`](crate::rcu::synchronize); there is one kind |
+//! | `call_rcu()`, `rcu_barrier()` | [`rcu::call(f)`](crate::rcu::call), [`rcu::barrier()`](crate::rcu::barrier) |
+//! | `start_poll_synchronize_rcu()`, `poll_state_synchronize_rcu()` | [`GracePeriod::start()`](crate::rcu::GracePeriod::start), `is_elapsed()`; or `.await` it |
+//! | `srcu_struct`; `srcu_read_lock()`, or `srcu_down_read()` if another task ends it | [`srcu::Domain`](crate::srcu::Domain), `enter()` |
+//! | `this_cpu_add()` | [`percpu::Counter::add()`](crate::percpu::Counter::add) |
+//! | stall warnings, rcutorture | [stall reports](crate::rcu#stalls), `cargo run --release --package stillpoint-torture -- rcu` in the repository |
+//!
+//! As in preemptible RCU, read-side critical sections belong to threads, may nest, and may be preempted. A grace period
+//! is one `membarrier(2)` call and one scan of the registered threads. If readers hold it up, the thread that runs it
+//! makes a second call, then sleeps until the last of these readers wakes it. Concurrent callers share grace periods: one
+//! of them runs it for all.
+//!
 //! # From liburcu
 //!
 //! Programs that are already compiled can run on this library unchanged: see `docs/liburcu.md` in the repository.
@@ -253,13 +273,12 @@
 //! | `parking_lot::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` | `stillpoint::lock::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` |
 //! | `Mutex<T>` in a type that takes a raw lock | [`lock::RawMutex`](crate::lock::RawMutex); for `lock_api` 0.4 with the feature `lock_api_04` |
 //! | the feature `send_guard` | the same |
-//! | `notify_one()` returns whether there was a waiter, `notify_all()` how many | the same, for sleeping waiters: one that is about to sleep is not counted |
 //! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or keep it |
 //! | `Once`, `ReentrantMutex` | std's `OnceLock`, and `lock_api::ReentrantMutex` |
 //!
 //! In a signal handler only `try_lock` is allowed, and the release of a lock that it took.
 //!
-//! `lock::Mutex` is worthwhile if more threads than CPUs use the lock: `cargo run --release -- bench lock`, in the
+//! `lock::Mutex` is worthwhile if more threads than CPUs use the lock: `cargo run --profile bench --features bench -- bench lock`, in the
 //! repository, measures that on your machine.
 //!
 //! # From atomic counters

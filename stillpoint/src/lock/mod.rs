@@ -54,14 +54,14 @@
 //!   figures.
 //! - A thread spins for some microseconds and yields its CPU before it sleeps, which costs CPU time. While threads
 //!   contend, each yields its CPU every 50 us. Beside other busy programs, the scheduler lets these run first, for a time
-//!   slice of some milliseconds each. A thread that holds another lock meanwhile delays its waiters by that time. Timed
+//!   slice of some milliseconds each. A thread that holds another lock delays its waiters by that time. Timed
 //!   waits do not yield; nor do threads that are bound to one CPU, or have a deadline or a real-time priority.
 //! - A contended acquisition calls `sched_getscheduler`, `sched_getaffinity`, `sched_yield`, `futex` and the clock. A
 //!   seccomp filter may deny the first three by an error. A filter that kills the process has to allow them.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads wait outside of
-//!   the queue: slowly, and without a bound.
+//!   the queue: slowly, and without a bound. Those that wait for a [`Condvar`] check their condition each millisecond.
 //! - If the head of the queue does not run, because of its priority or a quota, other threads get the lock after some
-//!   tens of milliseconds. Threads that are parked behind the head get no turns meanwhile: each of them tries to take
+//!   tens of milliseconds. Until then, threads that are parked behind the head get no turns: each of them tries to take
 //!   the lock about once a second.
 //! - A signal handler may call `try_lock`, and release what it took; nothing else. If a handler waits for a lock, its
 //!   holder may be waiting for the thread that the handler has interrupted. A handler must end by returning.
@@ -71,6 +71,8 @@
 //! - `try_lock` may fail although no thread holds the lock: it may be reserved for the thread that has waited longest.
 //! - A lock works in one process, not in shared memory: waiters are named by numbers in a table of their process. A
 //!   [`Condvar`] is process-private too.
+//! - A thread that is preempted while it changes the list of a [`Condvar`]'s waiters, which takes some nanoseconds for
+//!   each, delays the others that wait or notify there.
 //! - A thread that repeats timed waits at several locks, while no thread releases them, has a place in one of the
 //!   queues, and waits for the other locks outside of their queues.
 //! - In the child of a `fork`, a lock that another thread held stays held, as usual. A lock that the forking thread
@@ -82,7 +84,7 @@
 //! Readers of a [`RwLock`] count themselves on their CPU, so they do not slow each other down. A writer queues as for a
 //! [`Mutex`], shuts the readers out, executes [`fence::heavy`](crate::fence::heavy) if the lock has been read often
 //! since the last write, and waits until the readers that it found have left. When it releases the lock, all readers
-//! that have come meanwhile are admitted, before the next writer.
+//! that have arrived are admitted, before the next writer.
 //!
 //! - A write after many reads costs a heavy fence: half a microsecond to some ten microseconds, and an interrupt of each
 //!   CPU that runs the process. While a lock is written often, its readers share a word instead, and there is no fence.
@@ -97,19 +99,10 @@
 
 mod condvar;
 mod events;
-#[cfg(not(loom))]
 mod mutex;
-mod nodes;
 mod policy;
-mod queue;
-mod raw;
-mod rw;
-mod rw_writer;
-#[cfg(not(loom))]
 mod rwlock;
-mod thread;
-mod unqueued;
-mod word;
+mod spin;
 
 pub use condvar::Condvar;
 #[cfg(not(loom))]
@@ -117,9 +110,9 @@ pub use condvar::WaitTimeoutResult;
 #[cfg(feature = "lock-events")]
 pub use events::Events;
 #[cfg(not(loom))]
-pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
+pub use mutex::api::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 #[cfg(not(loom))]
-pub use rwlock::{
+pub use rwlock::api::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RawRwLockOf, RawRwLockRecursive,
     RecursiveRwLock, RecursiveRwLockReadGuard, RecursiveRwLockUpgradableReadGuard, RecursiveRwLockWriteGuard,
     RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
@@ -141,19 +134,19 @@ pub fn events() -> Events {
 #[doc(hidden)]
 pub mod lab {
     pub use super::events::{Event, Events, add, read, reset};
-    pub use super::nodes::AllNodes;
+    pub use super::mutex::nodes::AllNodes;
+    pub use super::mutex::raw::Raw;
     pub use super::policy::{DefaultPolicy, Policy};
-    pub use super::raw::Raw;
 }
 
-/// The parts that the models in `tests/loom_lock.rs` check.
+/// The parts that the models in `tests/loom/lock.rs` check.
 #[cfg(loom)]
 pub mod model {
     pub use super::events::Event;
-    pub use super::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};
+    pub use super::mutex::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};
+    pub use super::mutex::queue::{Outcome, Wake};
+    pub use super::mutex::raw::Raw;
+    pub use super::mutex::waiter::{Waiter, with as with_waiter};
     pub use super::policy::Policy;
-    pub use super::queue::Wake;
-    pub use super::raw::{Outcome, Raw};
-    pub use super::rw::{Block, RawRw};
-    pub use super::thread::{ThreadState, with as with_thread};
+    pub use super::rwlock::gate::{RawRw, Timeout};
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::counters::CpuCounters;
+use super::cpu_counters::CpuCounters;
 
 mod sealed {
     use core::fmt::{Debug, Display};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::counters::CpuCounters;
+use super::cpu_counters::CpuCounters;
 
 /// Significant bits of a value after the first: a bucket is at most 1/8 of its values wide.
 const PRECISION: u32 = 3;

@@ -44,7 +44,7 @@
 //!   of a `vfork` must not: it shares the memory of its parent but is not registered.
 
 mod counter;
-pub(crate) mod counters;
+pub(crate) mod cpu_counters;
 mod histogram;
 mod overflow;
 mod owner;

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use crate::sys::fork::{ForkHook, register_for_fork};
 use crate::sys::init_array;
 
 /// Counts the processes from the first one to this one: a word that is set holds the number of the process that set it.
@@ -20,7 +20,7 @@ pub fn died_in_fork(owner: u64) -> bool {
     owner != 0 && owner != current_owner()
 }
 
-static FORK: ForkHook = ForkHook::in_child(Part::PerCpu, || _ = PROCESS.fetch_add(1, Relaxed));
+static FORK: ForkHook = ForkHook::in_child(1, || _ = PROCESS.fetch_add(1, Relaxed));
 init_array!(register_for_fork(&FORK));
 
 /// A lock for short operations, whose users only try it. No user code runs under it.

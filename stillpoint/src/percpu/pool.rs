@@ -5,7 +5,7 @@
 //!
 //! A *local stack* is an array whose length only critical sections change: a push writes the slot above and commits the
 //! length, a pop reads the slot below and commits. The slots are not linked, so no section follows a pointer that
-//! another thread may have freed meanwhile. An *overflow array* serves threads that cannot run sections. Full local
+//! another thread may have freed since. An *overflow array* serves threads that cannot run sections. Full local
 //! stacks spill into it, and empty ones are refilled from it.
 //!
 //! # Invariants

@@ -67,7 +67,7 @@ pub fn reopen(areas: &[CpuArea]) {
     let Some(area) = areas.get(cpu()) else { return };
     let stop = area.plain[STOP].load(Relaxed);
     if died_in_fork(stop) {
-        // A thread that stops the area anew has another number. Release: as in `drop`.
+        // A thread that stops the area again has another number. Release: as in `drop`.
         let _ = area.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
     }
 }

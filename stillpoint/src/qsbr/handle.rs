@@ -6,13 +6,12 @@ use core::marker::PhantomData;
 use core::panic::Location;
 
 use crate::Domain as _;
-use crate::domain::deferred;
-use crate::domain::raw::{RawDomain, assert_outside_hook};
 use crate::domain::static_domain::{StaticDomain, leave_if_ended, queue_of, register, registered_reader};
+use crate::pointer::shared::sealed::ReadSection;
 use crate::readers::qsbr::Qsbr;
-use crate::readers::reader::{Owner, Reader};
+use crate::readers::sections::reader::{Owner, Reader};
+use crate::reclaim::domain::{RawDomain as _, assert_outside_hook};
 use crate::reclaim::queue::PushAction;
-use crate::tagged::shared::sealed::ReadSection;
 
 /// A domain of [`crate::qsbr`]: threads that report, and grace periods that wait for these threads only.
 ///
@@ -167,12 +166,13 @@ impl<D: QsbrDomain> Handle<D> {
     fn go_offline(&self) {
         D::shared().readers().thread_offline(self.reader);
         let queue = queue_of::<D>(self.reader);
-        if D::shared().core.callbacks.must_throttle(queue) {
-            deferred::flush(&D::INSTANCE, queue, PushAction::Flush);
+        let callbacks = &D::shared().core.callbacks;
+        if callbacks.must_throttle(queue) {
+            callbacks.act(PushAction::Flush, queue, &D::INSTANCE);
         }
     }
 
-    /// Blocks until every other online thread has reported or gone offline. This thread is offline meanwhile.
+    /// Blocks until every other online thread has reported or gone offline. Until then this thread is offline.
     ///
     /// # Panics
     ///

@@ -70,7 +70,7 @@
 //! A thread has at most one handle in each domain. The handle stays in its thread, which is offline once it is dropped.
 //! A leaked online handle may have lent references for ever: grace periods of the domain wait for it, even after its
 //! thread has exited, and the stall report names the thread. If a late destructor of the thread drops the handle, grace
-//! periods go on.
+//! periods end again.
 //!
 //! A signal handler can neither report nor read, as the handle belongs to the code that it interrupts. In the child of
 //! a fork only the forking thread keeps its handle; all else is as for [`rcu`](crate::rcu#fork).

@@ -9,9 +9,9 @@ use super::exchange_error::CompareExchangeError;
 use super::guard::Global;
 use super::published_ptr::PublishedPtr;
 use crate::Domain;
-use crate::tagged::owned::Owned;
-use crate::tagged::pointable::Pointable;
-use crate::tagged::shared::{Pointer, Shared, sealed::Pointer as _};
+use crate::pointer::owned::Owned;
+use crate::pointer::pointable::Pointable;
+use crate::pointer::shared::{Pointer, Shared, sealed::Pointer as _};
 
 /// A pointer that threads load and change at the same time: to a node, or null, with a [tag](Shared::tag).
 ///
@@ -158,7 +158,7 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     ) -> Result<Shared<'g, T>, CompareExchangeError<Shared<'g, T>, P>> {
         let new = new.into_word();
         let result = self.pointer.compare_exchange(current.into_word(), new);
-        // SAFETY: `new` comes from a `P`, and the result is that of storing it.
+        // SAFETY: `new` comes from a `P`, and the result is what storing it returned.
         unsafe { Self::exchanged(new, result) }
     }
 
@@ -177,7 +177,7 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     ) -> Result<Shared<'g, T>, CompareExchangeError<Shared<'g, T>, P>> {
         let new = new.into_word();
         let result = self.pointer.compare_exchange_weak(current.into_word(), new);
-        // SAFETY: `new` comes from a `P`, and the result is that of storing it.
+        // SAFETY: `new` comes from a `P`, and the result is what storing it returned.
         unsafe { Self::exchanged(new, result) }
     }
 
@@ -185,7 +185,7 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     ///
     /// # Safety
     ///
-    /// `new` comes from [`P::into_word`](crate::tagged::shared::sealed::Pointer::into_word), and was stored unless
+    /// `new` comes from [`P::into_word`](crate::pointer::shared::sealed::Pointer::into_word), and was stored unless
     /// `result` is an error.
     #[inline(always)]
     unsafe fn exchanged<'g, P: Pointer<T>>(

@@ -5,8 +5,8 @@
 
 use super::{Guard, Limits, RcuDomain};
 use crate::Domain;
+use crate::domain::entry;
 use crate::domain::static_domain::registered_reader;
-use crate::domain::{deferred, entry};
 
 /// Defines a domain as [`domain!`](crate::domain) does, but threads run what is deferred when they begin a section, and
 /// nowhere else.
@@ -44,10 +44,10 @@ pub fn set_limits<D: Domain>(domain: &D, limits: Limits) {
 /// Has what was deferred go through a grace period, unless a reader blocks it. Returns `true` if there is something.
 /// Does nothing inside a section.
 pub fn collect<D: Domain>(domain: &D) -> bool {
-    !domain.in_read_section() && deferred::collect(domain, None)
+    !domain.in_read_section() && domain.core().callbacks.collect(None, domain)
 }
 
 /// Runs all callbacks that are ready. Does nothing in a callback.
 pub fn run_ready<D: Domain>(domain: &D) {
-    deferred::run_all_ready(domain, None);
+    domain.core().callbacks.run_all_ready(None, domain);
 }

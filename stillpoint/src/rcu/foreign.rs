@@ -10,15 +10,17 @@ use core::{fmt, mem};
 
 use super::{Global, GracePeriod, Guard};
 use crate::Domain;
-use crate::domain::raw::address;
-use crate::domain::static_domain::{StaticDomain as _, Stay, leave_if_ended, register, registered_reader};
-use crate::grace_period::cookie::GpCookie;
+use crate::domain::static_domain::{
+    KeepReader, StaticDomain as _, leave_if_ended, register, registered_reader,
+};
+use crate::grace_period::engine::GpCookie;
 use crate::grace_period::stall;
-use crate::readers::reader::Reader;
+use crate::readers::sections::reader::Reader;
+use crate::reclaim::domain::address;
 use crate::reclaim::running;
 use crate::sync::AtomicU64;
 
-pub use crate::readers::registration::{UNREGISTERED, Unregistered};
+pub use crate::readers::sections::registration::{UNREGISTERED, Unregistered};
 
 /// The beginning of the thread-local variable. Initially `reader` is the address of [`UNREGISTERED`].
 #[repr(C)]
@@ -86,7 +88,7 @@ pub unsafe fn register_outside(words: NonNull<ThreadWords>) -> Result<(), &'stat
 #[track_caller]
 pub unsafe fn read_lock_slow(words: NonNull<ThreadWords>) -> Result<(), &'static str> {
     // A signal handler whose section ends here does not release the reader.
-    let _stays = Stay::<Global>::if_ended();
+    let _stays = KeepReader::<Global>::if_ended();
     // SAFETY: the caller's contract.
     unsafe { register_thread(words) }?;
     mem::forget(Global::enter());

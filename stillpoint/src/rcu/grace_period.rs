@@ -13,9 +13,9 @@ use std::time::Duration;
 use super::block_on::block_on;
 use super::guard::Global;
 use crate::Domain;
-use crate::domain::raw::{Await, address, assert_may_wait, reader_outside, submit_poller};
 use crate::domain::static_domain::StaticDomain;
-use crate::grace_period::cookie::GpCookie;
+use crate::grace_period::engine::GpCookie;
+use crate::reclaim::domain::{Await, address, assert_may_wait, reader_outside, submit_poller};
 use crate::reclaim::poller::{PollResult, WaiterId};
 use crate::sync::now;
 
@@ -26,7 +26,7 @@ use crate::sync::now;
 /// is one.
 ///
 /// A cookie is a number, to be stored beside what it protects. Of two cookies of a domain, the smaller one elapses no
-/// later. A cookie that was taken later may be smaller, if an attempt at a grace period failed meanwhile.
+/// later. A cookie that was taken later may be smaller, if an attempt at a grace period failed in between.
 ///
 /// ```
 /// use stillpoint::rcu::{self, GracePeriod, Rcu};

@@ -6,17 +6,15 @@ use core::panic::Location;
 use core::ptr;
 
 use crate::EnterSection;
-use crate::domain::api::Sealed;
-use crate::domain::deferred;
 use crate::domain::static_domain::{
-    StaticDomain, Stay, in_read_section, leave_if_ended, own_reader, queue_of, reader_registered_at,
+    KeepReader, StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, reader_registered_at,
     registered_reader, while_it_stays,
 };
-use crate::readers::reader::{ExitPath, Reader};
-use crate::readers::registration;
-use crate::readers::threads::Memb;
+use crate::pointer::shared::sealed::ReadSection;
+use crate::readers::sections::reader::{ExitPath, Reader};
+use crate::readers::sections::registration;
+use crate::readers::sections::scan::Sections;
 use crate::reclaim::queue::PushAction;
-use crate::tagged::shared::sealed::ReadSection;
 
 /// A domain of [`crate::rcu`]: readers, and grace periods that wait for these readers only.
 ///
@@ -40,13 +38,13 @@ use crate::tagged::shared::sealed::ReadSection;
 /// # Safety
 ///
 /// Only [`domain!`](crate::domain) may implement it; it gives each type its own state.
-pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>> {
+pub unsafe trait RcuDomain: StaticDomain<Protocol = Sections, Section = Guard<Self>> {
     /// Begins a read-side critical section: see [`rcu::enter`](super::enter).
     #[inline]
     #[track_caller]
     fn enter() -> Guard<Self> {
         let reader = Self::with_thread_state(|local| local.registration.fast());
-        let guard = if registration::try_enter(reader, Self::shared().readers().counter()) {
+        let guard = if registration::enter_or_nest(reader, Self::shared().readers().counter()) {
             Guard::new(reader)
         } else {
             enter_slow()
@@ -83,7 +81,7 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
 /// [stalls](super#stalls)).
 ///
 /// Dropping the outermost guard blocks if values were retired inside the section and the backlog exceeds its
-/// [limits](super::set_limits); otherwise it never blocks.
+/// [limits](crate::Domain::set_limits); otherwise it never blocks.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -161,8 +159,6 @@ impl<D: RcuDomain> fmt::Debug for Guard<D> {
     }
 }
 
-impl<D: RcuDomain> Sealed for D {}
-
 impl<D: RcuDomain> EnterSection for D {
     type Guard<'a> = Guard<D>;
 
@@ -200,24 +196,24 @@ fn enter_at<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
 #[inline(never)]
 fn enter_first<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
     // A signal handler whose section ends here does not release the reader.
-    let _stays = Stay::<D>::if_ended();
+    let _stays = KeepReader::<D>::if_ended();
     let reader = reader_registered_at::<D>(site);
-    enter_registered::<D>(reader);
+    enter_with::<D>(reader);
     Guard::new(reader)
 }
 
 /// Begins a section in the calling thread, whose reader this is.
-fn enter_registered<D: RcuDomain>(reader: &'static Reader) {
+fn enter_with<D: RcuDomain>(reader: &'static Reader) {
     let readers = D::shared().readers();
     D::with_thread_state(|local| {
-        local.registration.enter_slow(readers.registry(), reader, readers.counter())
+        local.registration.enter_registered(readers.registry(), reader, readers.counter())
     });
 }
 
 /// The slow path of the end of a section.
 #[cold]
 pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
-    let stays = Stay::<D>::if_ended();
+    let stays = KeepReader::<D>::if_ended();
     if stays.is_some() && !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
         // A signal handler has done the rest, and released the reader.
         return;
@@ -228,8 +224,9 @@ pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
         crate::domain::entry::after_section::<D>(reader);
     }
     if reader.take_reclaim() {
-        // The thread keeps the reader meanwhile.
-        while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush));
+        // The thread keeps the reader until then.
+        let callbacks = &D::shared().core.callbacks;
+        while_it_stays::<D, _>(|| callbacks.act(PushAction::Flush, queue_of::<D>(reader), &D::INSTANCE));
     }
     if stays.is_some() {
         drop(stays);
@@ -250,10 +247,10 @@ fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
         }
         #[cfg(feature = "epoch")]
         if D::COLLECTS_ON_ENTRY {
-            deferred::throttle(&D::INSTANCE);
+            D::shared().core.callbacks.throttle_above_mark(None, &D::INSTANCE);
         }
         // Nested, if a destructor that ran here has kept a guard.
-        enter_registered::<D>(reader);
+        enter_with::<D>(reader);
     });
 }
 

@@ -89,7 +89,7 @@
 //! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
 //! | the retiring thread | frees its values without destructors; runs destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
-//! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left, but for ten
+//! The backlog is bounded ([`Domain::set_limits`](crate::Domain::set_limits)): above the limit, a retiring thread blocks until less is left, but for ten
 //! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, by about a mebibyte a second.
 //! What values own on the heap counts for [types that the library knows](known_heap_bytes), and for pointers that
 //! [weigh](Rcu::weighed) their values; of other values a stalled reader holds up a bounded *number*
@@ -128,7 +128,7 @@
 //!
 //! A leaked guard (`mem::forget`, `Box::leak`) may have lent references for ever, so its section never ends: grace
 //! periods of the domain wait for it, and nothing is freed, even after its thread has exited
-//! ([`StalledReader::has_exited`]). If a late destructor of the thread drops the guard, grace periods go on.
+//! ([`StalledReader::has_exited`]). If a late destructor of the thread drops the guard, grace periods end again.
 //!
 //! # Checks
 //!
@@ -178,7 +178,7 @@
 //!
 //! McKenney and Slingwine, *Read-copy update* (1998); Desnoyers, McKenney, Stern, Dagenais and Walpole, *User-level
 //! implementations of read-copy update* (2012). The comments in the source (`grace_period/engine.rs`,
-//! `readers/threads.rs`) explain why the algorithm is correct.
+//! `readers/sections/scan.rs`) explain why the algorithm is correct.
 
 mod atomic;
 mod block_on;
@@ -202,8 +202,6 @@ mod retired;
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests;
 
-use core::ptr::NonNull;
-
 use crate::Domain as _;
 use crate::reclaim::heap_bytes;
 
@@ -220,18 +218,18 @@ pub use crate::domain::stats::Stats;
 pub use crate::grace_period::stall::{
     Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook,
 };
+pub use crate::pointer::owned::Owned;
+pub use crate::pointer::pointable::{HeaderSlice, Pointable};
+pub use crate::pointer::shared::{Pointer, ReadSection, Shared};
 pub use crate::reclaim::backlog::Limits;
 pub use crate::reclaim::heap_bytes::HeapBytes;
 pub use crate::reclaim::options::DeferOptions;
-pub use crate::tagged::owned::Owned;
-pub use crate::tagged::pointable::{HeaderSlice, Pointable};
-pub use crate::tagged::shared::{Pointer, ReadSection, Shared};
 
 // For the macros that define domains.
 #[doc(hidden)]
 pub use crate::domain::static_domain::{DomainState, StaticDomain, ThreadState};
 #[doc(hidden)]
-pub use crate::readers::threads::Memb;
+pub use crate::readers::sections::scan::Sections;
 
 /// Begins a read-side critical section, which ends when the guard is dropped.
 ///
@@ -274,9 +272,11 @@ pub fn synchronize() {
 /// Calls `f` in a worker thread of the library after a grace period: when every section that is open now has ended.
 ///
 /// May be called inside sections, callbacks and destructors, but not in signal handlers. Does not block, unless the
-/// backlog is above its limit: see [`set_limits`].
+/// backlog is above its limit: see [`Domain::set_limits`](crate::Domain::set_limits). With options, or for a closure that
+/// borrows: [`Domain::call_with`](crate::Domain::call_with) and [`Domain::call_unchecked`](crate::Domain::call_unchecked)
+/// of [`Global`].
 ///
-/// Callbacks of one thread run in order, one after the other; those of several threads run in any order. A panic in a
+/// Callbacks of one thread run in order, one after the other; callbacks of several threads run in any order. A panic in a
 /// callback is caught and counted ([`Stats::panics`]), and a line on standard error names its domain and its type. If
 /// `f` forks, the child must `exec` or `_exit`.
 ///
@@ -306,18 +306,12 @@ pub fn call(f: impl FnOnce() + Send + 'static) {
     Global.call(f);
 }
 
-/// [`call`], with [`DeferOptions`].
-#[track_caller]
-pub fn call_with(f: impl FnOnce() + Send + 'static, options: DeferOptions) {
-    Global.call_with(f, options);
-}
-
 /// Drops `value` after a grace period, in the worker. Its destructor is a callback: see [`call`].
 ///
 /// For a box whose destructor releases something that readers use. A value that readers reference is retired by
-/// dropping what [`Rcu::replace`] returns, or by [`retire_raw`].
+/// dropping what [`Rcu::replace`] returns, or by [`Domain::retire_raw`](crate::Domain::retire_raw).
 ///
-/// A value without a destructor (no drop glue) is freed by the thread that retired it if that thread goes on retiring,
+/// A value without a destructor (no drop glue) is freed by the thread that retired it if that thread continues to retire,
 /// or else by the worker.
 ///
 /// ```
@@ -329,35 +323,6 @@ pub fn call_with(f: impl FnOnce() + Send + 'static, options: DeferOptions) {
 #[track_caller]
 pub fn retire<T: Send + 'static>(value: Box<T>) {
     Global.retire(value);
-}
-
-/// [`retire`], with [`DeferOptions`].
-#[inline]
-#[track_caller]
-pub fn retire_with<T: Send + 'static>(value: Box<T>, options: DeferOptions) {
-    Global.retire_with(value, options);
-}
-
-/// [`retire`] for many values.
-#[track_caller]
-pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
-    Global.retire_all(values);
-}
-
-/// [`retire`] for a value that readers may still reference, as a raw pointer, since a `Box` must not be aliased.
-///
-/// For data structures that unlink their own nodes.
-///
-/// # Safety
-///
-/// `value` must come from a `Box` and must not be freed in any other way. It must be unlinked: no section that begins
-/// after this call may reach it, and nothing else may use it then. No thread may have a mutable reference to it during
-/// this call, which looks at what it [owns](known_heap_bytes).
-#[inline]
-#[track_caller]
-pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOptions) {
-    // SAFETY: the caller's contract.
-    unsafe { Global.retire_raw(value, options) };
 }
 
 /// Drops the node of an [`Atomic`] after a grace period, as [`retire`] does a value. Does nothing if `node` is null.
@@ -390,68 +355,6 @@ where
 {
     // SAFETY: the caller's contract.
     unsafe { Global.retire_shared(node, options) };
-}
-
-/// [`call_with`] for a closure that is neither `Send` nor `'static`.
-///
-/// With [`DeferOptions::run_on_retiring_thread`] the calling thread may run it too, in a later call of this or the
-/// like.
-///
-/// # Safety
-///
-/// What `f` uses may be used by any thread, and exists until `f` has run, however late.
-///
-/// ```
-/// use stillpoint::rcu::{self, DeferOptions};
-///
-/// let node: *mut String = Box::into_raw(Box::new("unlinked".into()));
-/// // SAFETY: no other thread finds the string, and a string may be dropped by any thread.
-/// unsafe { rcu::call_unchecked(|| drop(Box::from_raw(node)), DeferOptions::new()) };
-/// ```
-#[inline]
-#[track_caller]
-pub unsafe fn call_unchecked(f: impl FnOnce(), options: DeferOptions) {
-    // SAFETY: the caller's contract.
-    unsafe { Global.call_unchecked(f, options) };
-}
-
-/// Calls `drop_fn` with `pointer` after a grace period: for values that are not in a `Box`.
-///
-/// Allocates nothing for it. `bytes` is the memory that the call frees, which counts towards the [`Limits`].
-///
-/// # Safety
-///
-/// Any thread may call `drop_fn` with `pointer` once, however late, when the sections that are open now have ended.
-///
-/// ```
-/// use std::alloc::{Layout, alloc, dealloc};
-/// use stillpoint::rcu::{self, DeferOptions};
-///
-/// const PAGE: Layout = Layout::new::<[u8; 4096]>();
-///
-/// /// # Safety
-/// ///
-/// /// `page` was allocated with the layout `PAGE`, and is not used again.
-/// unsafe fn free(page: *mut ()) {
-///     // SAFETY: the caller's contract.
-///     unsafe { dealloc(page.cast(), PAGE) };
-/// }
-///
-/// // SAFETY: the layout has a size.
-/// let page = unsafe { alloc(PAGE) };
-/// // SAFETY: no other thread finds the page.
-/// unsafe { rcu::retire_raw_with(page.cast(), PAGE.size(), free, DeferOptions::new()) };
-/// ```
-#[inline]
-#[track_caller]
-pub unsafe fn retire_raw_with(
-    pointer: *mut (),
-    bytes: usize,
-    drop_fn: unsafe fn(*mut ()),
-    options: DeferOptions,
-) {
-    // SAFETY: the caller's contract.
-    unsafe { Global.retire_raw_with(pointer, bytes, drop_fn, options) };
 }
 
 /// Runs or hands over what the calling thread has deferred. Returns `true` if any of it is left.
@@ -499,7 +402,7 @@ pub fn barrier() {
     Global.barrier();
 }
 
-/// Returns what dropping the value frees on the heap, if the library knows it, without those of the value itself.
+/// Returns what dropping the value frees on the heap, if the library knows it, without the value itself.
 ///
 /// The library knows it of these types; the limits of the backlog [count it](Limits#what-a-value-counts-for):
 ///
@@ -522,27 +425,6 @@ pub fn barrier() {
 /// ```
 pub fn known_heap_bytes<T: ?Sized + Sync + 'static>(value: &T) -> Option<usize> {
     heap_bytes::known(value)
-}
-
-/// Sets the limits of the backlog, from now on: see [`Limits`].
-///
-/// Above a limit, [`call`] and [`retire`] block, and so does dropping a [`Retired`]: mind this in async code. Inside a
-/// section these calls do not block; dropping the outermost guard does ([`Guard::repin`] too). A thread that exits
-/// blocks too. Calls made in callbacks never block.
-///
-/// A blocked call gives up and goes on after ten seconds, since the callbacks that it waits for may need a lock that
-/// the caller holds ([`Stats::limit_overruns`]). Until a callback has run, later calls are paced: each blocks for as
-/// long as the backlog takes to grow by what was retired at a mebibyte a second, but for a second at most. Inside a
-/// section of *another* domain, and in [`srcu`](crate::srcu), where the caller may be inside a section, calls are paced
-/// from the beginning.
-///
-/// ```
-/// use stillpoint::rcu::{self, Limits};
-///
-/// rcu::set_limits(Limits { bytes: 16 << 20, ..Limits::default() });
-/// ```
-pub fn set_limits(limits: Limits) {
-    Global.set_limits(limits);
 }
 
 /// Registers the calling thread now, instead of at its first read. Does nothing if it is registered.

@@ -8,9 +8,9 @@ use core::ptr::{self, NonNull};
 use super::exchange_error::CompareExchangeError;
 use super::guard::Global;
 use super::retired::Retired;
+use crate::pointer::thin::ThinPtr;
 use crate::rcu::published_ptr::PublishedPtr;
 use crate::reclaim::heap_bytes::HeapBytes;
-use crate::reclaim::thin_ptr::ThinPtr;
 use crate::{Domain, EnterSection};
 
 /// An [`Rcu`](super::Rcu) that may be empty, for statics: it is `const` to create, and allocates nothing then.
@@ -124,7 +124,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     #[inline]
     #[track_caller]
     pub fn load<'a>(&'a self, guard: &'a D::Section) -> Option<&'a T> {
-        self.domain.check(guard);
+        self.domain.check_section(guard);
         // SAFETY: loaded inside the section.
         unsafe { Self::reference(self.value.load()) }
     }
@@ -183,7 +183,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         current: Option<&T>,
         new: Option<Box<T>>,
     ) -> ExchangeResult<T, D, Option<&'a T>> {
-        self.domain.check(guard);
+        self.domain.check_section(guard);
         let seen = self.value.load();
         // SAFETY: loaded inside the section.
         let found = unsafe { Self::reference(seen) };
@@ -222,7 +222,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     where
         T: Sized + Sync,
     {
-        self.domain.check(guard);
+        self.domain.check_section(guard);
         let mut seen = self.value.load();
         loop {
             // SAFETY: loaded inside the section.

@@ -11,10 +11,10 @@ use core::task::{Context, Poll, ready};
 use super::grace_period::{Elapse, GracePeriod};
 use super::guard::Global;
 use crate::Domain;
-use crate::domain::deferred;
-use crate::domain::raw::reader_outside;
+use crate::domain::api;
+use crate::pointer::thin::ThinPtr;
+use crate::reclaim::domain::reader_outside;
 use crate::reclaim::options::DeferOptions;
-use crate::reclaim::thin_ptr::ThinPtr;
 
 /// A value that is no longer published, but may still have readers.
 ///
@@ -66,7 +66,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
             unsafe { self.retire_weighed(options, weigher) };
         } else {
             // SAFETY: the value has been unpublished; the caller's contract. References to it are shared.
-            unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options) };
+            unsafe { api::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options) };
         }
     }
 
@@ -81,10 +81,10 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
         let weigh = || {
             // SAFETY: `self` keeps the value, and all other references are shared.
             let value = unsafe { &*self.value.as_ptr() };
-            deferred::weigh(&self.domain, weigher, value)
+            api::weigh(&self.domain, weigher, value)
         };
         // SAFETY: as in `retire`.
-        unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options.weighed(weigh)) };
+        unsafe { api::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options.weighed(weigh)) };
     }
 
     /// Blocks for a grace period and returns the value, which then has no readers.

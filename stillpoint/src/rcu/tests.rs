@@ -13,10 +13,10 @@ use std::{io, mem, ptr, thread};
 
 use super::{DeferOptions, Guard};
 use crate::Domain as _;
-use crate::deadline::deadline;
 use crate::domain::static_domain::{StaticDomain as _, leave_if_ended};
-use crate::readers::reader::Reader;
-use crate::readers::registration::unregistered;
+use crate::readers::sections::reader::Reader;
+use crate::readers::sections::registration::unregistered;
+use support::deadline::deadline;
 
 crate::domain! { struct Own; }
 
@@ -199,6 +199,7 @@ fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
     false
 }
 
+/// Refutes: bit-cleared-before-fast, copy-kept-when-idle, fast-while-going-idle, idle-ends-before-bit
 #[test]
 fn handlers_may_read_at_each_instruction_of_a_hint() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,6 +229,7 @@ fn handlers_may_read_where_destructors_keep_guards() {
     assert_ne!(KEPT.swap(0, Relaxed), 0);
 }
 
+/// Refutes: released-while-it-enters
 #[test]
 fn handlers_may_read_while_an_ended_thread_enters() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,7 +238,7 @@ fn handlers_may_read_while_an_ended_thread_enters() {
     for at in (0..).step_by(STRIDE) {
         let is_interrupted = move || {
             Own::register();
-            // As its destructors do. Later sections register the thread anew, and release the reader.
+            // As its destructors do. Later sections register the thread again, and release the reader.
             Own::with_thread_state(|local| local.registration.end());
             leave_if_ended::<Own>();
             interrupted(at, read, read)

@@ -1,19 +1,11 @@
 //! The readers of each flavour: what they do, where they are registered, and how a grace period waits for them.
 //!
-//! [`threads`] has the readers that belong to threads: those of [`crate::rcu`], and, by the protocol in [`qsbr`], those
-//! of [`crate::qsbr`]. [`srcu`] counts the readers of [`crate::srcu`]. `inlined`, with the feature `urcu`, has those of
-//! C programs that were compiled against liburcu.
+//! [`sections`] has the readers that belong to threads: those of [`crate::rcu`], and, by the protocol in [`qsbr`], those
+//! of [`crate::qsbr`]. [`srcu`] counts the readers of [`crate::srcu`].
 
-#[cfg(any(feature = "urcu", loom))]
-pub mod inlined;
 pub mod qsbr;
-pub mod reader;
-pub mod registration;
-pub mod registry;
-#[cfg(feature = "section-locations")]
-pub mod section_sites;
+pub mod sections;
 pub mod srcu;
-pub mod threads;
 
 /// Returns how long a leader sleeps, in nanoseconds, before it checks again the readers that may wake no thread: each
 /// time twice as long, up to a millisecond. Too short for the reports of stalls to notice. Never ends.

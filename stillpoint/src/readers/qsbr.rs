@@ -1,7 +1,7 @@
 //! QSBR readers, which report quiescent states: no fence on either side, and no system call unless the leader sleeps.
 //!
 //! The readers of [`crate::qsbr`]. A thread is *online*, and may hold references at any time, or *offline*. An online
-//! thread reports now and then that it holds none. The rest is as in [`super::threads`].
+//! thread reports now and then that it holds none. The rest is as in [`super::sections::scan`].
 //!
 //! # State
 //!
@@ -45,12 +45,11 @@
 //!
 //! Making and taking a request are read-modify-writes of `exit_flags`. After the request the leader loads `gp_seen`
 //! again: if the owner's change came first, the leader sees it and takes the request back; otherwise the owner finds
-//! the request. A thread that has come online again meanwhile, with an old counter, keeps the request and answers it on
+//! the request. A thread that has come online again since, with an old counter, keeps the request and answers it on
 //! its next change.
 
-use super::reader::{Reader, WAKE_ON_EXIT};
-use super::registry::Attached;
-use super::threads::{ReaderProtocol, ThreadReaders};
+use super::sections::reader::{Reader, WAKE_ON_EXIT};
+use super::sections::scan::{ReaderProtocol, ThreadReaders};
 use crate::sync::{AtomicU64, Ordering::*, step};
 
 /// The protocol of readers that report quiescent states.
@@ -99,7 +98,7 @@ impl ReaderProtocol for Qsbr {
     }
 }
 
-impl<A: Attached + 'static> ThreadReaders<Qsbr, A> {
+impl<A: Default + 'static> ThreadReaders<Qsbr, A> {
     /// Returns the counter that an online thread without references must report, unless it has already.
     #[inline(always)]
     pub fn current_counter(&self) -> u64 {

@@ -35,7 +35,7 @@
 //!    it.
 //!
 //! This holds for each index by itself, and for every check after A. So a grace period is over when each index has been
-//! found drained once, in any order, whatever flips happen meanwhile. A thread that loaded the index before any number
+//! found drained once, in any order, whatever flips happen in between. A thread that loaded the index before any number
 //! of flips may enter the idle one: (3) and (4) hold for both. Counters of 64 bits do not wrap.
 //!
 //! *It terminates*, although new sections could keep the busy index from ever being drained: once a flip is visible to
@@ -93,9 +93,9 @@ use crate::fence::{light, light_compiler_only};
 use crate::grace_period::counters::GpCounters;
 use crate::grace_period::engine::ReaderSet;
 use crate::grace_period::stall::{StallDetector, StalledReaders};
-use crate::percpu::counters::CpuCounters;
+use crate::percpu::cpu_counters::CpuCounters;
 #[cfg(feature = "section-locations")]
-use crate::readers::section_sites::SectionSites;
+use crate::readers::sections::section_sites::SectionSites;
 use crate::sync::{AtomicU64, Futex, Ordering::*, budget, spin_loop, step, yield_now};
 
 /// How often a grace period checks an index that is not drained before it sleeps.
@@ -362,7 +362,7 @@ impl SrcuReaders {
         self.closed.load(Acquire) != 0
     }
 
-    /// Makes the readers those of a process that was forked when `sections` were open.
+    /// Resets the readers in the child of a fork, at which `sections` were open.
     ///
     /// # Safety
     ///
@@ -449,7 +449,7 @@ struct WakeRequest<'a>(&'a AtomicU64);
 
 impl Drop for WakeRequest<'_> {
     fn drop(&mut self) {
-        // Relaxed: a reader that sees this late counts down in vain.
+        // Relaxed: a reader that sees this late counts down for nothing.
         self.0.store(NO_IDX, Relaxed);
     }
 }

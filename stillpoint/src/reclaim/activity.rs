@@ -2,7 +2,7 @@
 
 use super::blocks::BLOCK;
 
-/// Nanoseconds after which the worker assesses an owner anew.
+/// Nanoseconds after which the worker assesses an owner again.
 pub const ASSESSMENT_INTERVAL: u64 = if cfg!(loom) { 0 } else { 4_000_000 };
 
 /// See the [module](self). Of the time between the last two assessments.

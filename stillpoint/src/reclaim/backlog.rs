@@ -17,15 +17,15 @@
 //! There is no grace period while only lazy callbacks wait. So when the values of unknown size would be too many in a long
 //! one ([`above_unknown_mark`](Backlog::above_unknown_mark)), lazy callbacks run.
 //!
-//! # Throttled callers go on
+//! # How long callers are throttled
 //!
-//! A throttled caller does not block for ever, as the worker may be waiting for it. It goes on after
+//! A throttled caller does not block for ever, as the worker may be waiting for it. It returns after
 //! [`THROTTLE_TIMEOUT`]. Until a callback has run, the callers after it are *paced*: what the backlog has grown by
 //! since the last paced caller is paid for with time, at [`PACE`], and each caller waits until its payment is over, but
 //! no longer than [`MAX_PACED_WAIT`]. So the backlog grows slowly, however many callers there are, and two threads that
-//! wait for each other both go on.
+//! wait for each other both proceed.
 //!
-//! In the domain of a drop-in, whose users do not expect to wait, callers go on after [`SHORT_THROTTLE_TIMEOUT`], and
+//! In the domain of a drop-in, whose users do not expect to wait, callers return after [`SHORT_THROTTLE_TIMEOUT`], and
 //! after [`MIN_PACED_WAIT`] then.
 
 use core::ops::AddAssign;
@@ -277,9 +277,11 @@ impl Backlog {
         self.shortly.store(1, Relaxed);
     }
 
-    #[cfg(feature = "epoch")]
     pub fn throttles_shortly(&self) -> bool {
-        self.shortly.load(Relaxed) != 0
+        #[cfg(feature = "epoch")]
+        return self.shortly.load(Relaxed) != 0;
+        #[cfg(not(feature = "epoch"))]
+        false
     }
 
     fn limits(&self) -> Limits {
@@ -386,7 +388,7 @@ impl Backlog {
         Duration::from_nanos(until.saturating_sub(now))
     }
 
-    /// A throttled caller goes on, `in_time` or because its time is up. `is_below`: less than the high mark waits.
+    /// A throttled caller returns, `in_time` or because its time is up. `is_below`: less than the high mark waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
         if !in_time && matches!(wait, MayWait::Shortly | MayWait::Yes) {
             self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);

@@ -1,6 +1,6 @@
 //! The linked blocks in which the callbacks of a [queue](super::queue) lie, from the consumer's block to the owner's.
 //!
-//! The consumer frees a block, or gives it back to the owner, when it goes on to the next one. So it never frees the
+//! The consumer frees a block, or gives it back to the owner, when it proceeds to the next one. So it never frees the
 //! owner's last block (invariant 4 of the queue).
 
 use core::{mem, ptr};
@@ -162,7 +162,7 @@ mod tests {
         };
         let first = write(0);
         let second = write(1);
-        // SAFETY: the callbacks need no drop, and the list goes on with the second block.
+        // SAFETY: the callbacks need no drop, and the list continues with the second block.
         unsafe { blocks.keep(first) };
         assert_eq!(write(2), first);
         // SAFETY: as above.

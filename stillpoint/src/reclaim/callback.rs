@@ -5,7 +5,7 @@ use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::word::Word;
+use crate::pointer::erased::ErasedPtr;
 
 /// See the [module](self). It leaks what it holds if it is dropped without [`run`](Self::run).
 #[derive(Debug)]
@@ -56,11 +56,16 @@ impl Callback {
     /// `value` is a word of `W`, any thread may drop it, and it is not freed otherwise. When the callback runs, no
     /// thread uses it any more.
     #[inline]
-    pub unsafe fn free<W: Word>(value: NonNull<()>, bytes: usize, heap: Option<usize>, local: bool) -> Self {
+    pub unsafe fn free<W: ErasedPtr>(
+        value: NonNull<()>,
+        bytes: usize,
+        heap: Option<usize>,
+        local: bool,
+    ) -> Self {
         /// # Safety
         ///
         /// `data` is the only word of a value.
-        unsafe fn free<W: Word>(data: Data) -> Option<fn() -> Panicked> {
+        unsafe fn free<W: ErasedPtr>(data: Data) -> Option<fn() -> Panicked> {
             // SAFETY: the caller's contract; the pointer is not null.
             let drop = || unsafe { W::drop(NonNull::new_unchecked(data.assume_init())) };
             if !W::NEEDS_DROP {
@@ -216,7 +221,7 @@ fn weight(bytes: usize, heap: Option<usize>) -> usize {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::reclaim::thin_ptr::ThinPtr;
+    use crate::pointer::thin::ThinPtr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

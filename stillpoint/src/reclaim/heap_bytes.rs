@@ -37,7 +37,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// config.replace(Config { name: "b".into(), blocked: vec![] });
 /// ```
 pub trait HeapBytes {
-    /// Returns the bytes that dropping the value frees, without those of the value itself.
+    /// Returns the bytes that dropping the value frees, without the value itself.
     ///
     /// An estimate, made when the value is retired, while readers may use it. What lies in an [`Arc`] counts if it has
     /// no other owner.

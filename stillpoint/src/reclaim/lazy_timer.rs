@@ -1,6 +1,6 @@
 //! Domains of which only lazy callbacks wait. They have no worker until these must run.
 //!
-//! A worker that finds nothing but lazy callbacks *parks* its domain: it leaves a task here that goes on at a certain
+//! A worker that finds nothing but lazy callbacks *parks* its domain: it leaves a task here that resumes at a certain
 //! time, and the [state](super::worker_state) `PARKED`. A task of the [worker pool](super::worker_pool), the *timer*,
 //! sleeps until the first of these times. It hands the tasks that are due to another one, the *runner*, which runs one
 //! after the other. A callback may block a task for as long as it likes: then the timer starts a further runner. So two

@@ -4,20 +4,19 @@ pub mod activity;
 pub mod backlog;
 pub mod blocks;
 pub mod callback;
+pub mod domain;
+#[cfg(not(loom))]
+pub mod fork;
 #[cfg(not(loom))]
 pub mod heap_bytes;
-pub mod host;
 #[cfg(not(loom))]
 pub mod lazy_timer;
 #[cfg(not(loom))]
 pub mod options;
 pub mod poller;
 pub mod queue;
-#[cfg(not(loom))]
 pub mod running;
 pub mod striped;
-pub mod thin_ptr;
-pub mod word;
 pub mod worker;
 #[cfg(not(loom))]
 pub mod worker_pool;

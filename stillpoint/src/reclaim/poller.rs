@@ -25,16 +25,14 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
-use crate::grace_period::cookie::GpCookie;
-use crate::grace_period::engine::Engine;
-use crate::reclaim::host::Denied;
+use crate::grace_period::engine::{Denied, Engine, GpCookie};
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct GpPoller {
     waiters: ForkSafe<Mutex<Waiters>>,
-    /// The last id given out. The child of a fork goes on counting, so that it never repeats the id of an inherited
+    /// The last id given out. The child of a fork continues counting, so that it never repeats the id of an inherited
     /// future.
     last_id: AtomicU64,
 }

@@ -3,11 +3,11 @@
 //! Each reader of the registry has a queue. The *owner*, the thread that the reader belongs to, pushes callbacks. A
 //! *consumer*, the domain's worker, the owner itself, or a visitor (`queue/visit.rs`), claims the front of the queue and
 //! pops them. Callbacks lie in linked [blocks](super::blocks), so a push is a few plain stores, and one allocation in
-//! [`BLOCK`]. The next owner of the reader goes on with its queue.
+//! [`BLOCK`]. The next owner of the reader continues its queue.
 //!
 //! # State
 //!
-//! A position is a number of callbacks, counted from the first push. The segments are those of the kernel's
+//! A position is a number of callbacks, counted from the first push. The segments are as in the kernel's
 //! `rcu_segcblist`.
 //!
 //! ```text
@@ -15,6 +15,19 @@
 //! --------|----------|----------|------------|----------|
 //!    have | popped,  |  ready   |  wait for  |  have no |
 //!    run  | running  |  to run  |  `cookie`  |  cookie  |
+//! ```
+//!
+//! The positions of a new queue, when the owner pushes *a*, *b* and, later, *c*:
+//!
+//! ```text
+//!                                           completed  next  ready_end  waiting_end  tail  cookie
+//! the owner pushes a and b                      0        0       0           0         2    none
+//! the worker assigns a cookie                   0        0       0           2         2    8
+//! the owner pushes c                            0        0       0           2         3    8
+//! grace period 8 has ended: advance             0        0       2           2         3    none
+//! the worker pops a, and runs it                0        1       2           2         3    none
+//! the same with b; it releases the claim        2        2       2           2         3    none
+//! the worker assigns a cookie                   2        2       2           3         3    9
 //! ```
 //!
 //! | field | written by | meaning |
@@ -35,7 +48,7 @@
 //! 3. The thread that has set `claim` is the only consumer until it clears it, also while the callbacks from
 //!    `completed` to `next` run. No thread waits for a claim. So a slow callback delays those behind it in its queue,
 //!    and no others.
-//! 4. The consumer gives up a block when it goes on to the next one, so never the owner's last block.
+//! 4. The consumer gives up a block when it proceeds to the next one, so never the owner's last block.
 //!
 //! # Orderings
 //!
@@ -50,9 +63,7 @@ use core::{mem, ptr};
 
 use crossbeam_utils::CachePadded;
 
-use crate::grace_period::cookie::GpCookie;
-use crate::grace_period::engine::Engine;
-use crate::readers::registry::Attached;
+use crate::grace_period::engine::{Engine, GpCookie};
 use crate::reclaim::activity::OwnerActivity;
 use crate::reclaim::backlog::{Amount, LocalCount};
 use crate::reclaim::blocks::{BLOCK, Block, OwnerBlocks};
@@ -95,18 +106,18 @@ pub enum Pending {
 
 /// The owner has claimed the queue, and will wake the worker: see [`Queue::run_local`].
 #[derive(Debug)]
-pub struct Held;
+pub struct ClaimedByOwner;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Queue {
-    owner: CachePadded<Owner>,
+    owner: CachePadded<OwnerSide>,
     front: CachePadded<Front>,
 }
 
 /// What the owner writes.
 #[derive(Debug)]
-struct Owner {
+struct OwnerSide {
     tail: AtomicU64,
     urgent_end: AtomicU64,
     worker_end: AtomicU64,
@@ -154,28 +165,9 @@ unsafe impl Sync for Queue {}
 // SAFETY: a queue goes from one owner to the next through the registry, which orders the two.
 unsafe impl Send for Queue {}
 
-impl Attached for Queue {
-    fn new() -> Self {
+impl Default for Queue {
+    fn default() -> Self {
         Self::new()
-    }
-
-    /// Forgets all callbacks, which the parent runs, and the claim.
-    #[cfg(not(loom))]
-    unsafe fn reset_in_child(&self) {
-        let (owner, front) = (&self.owner, &self.front);
-        for position in [&owner.tail, &owner.urgent_end, &owner.worker_end, &owner.ready, &owner.next_gp] {
-            position.store(0, Relaxed);
-        }
-        for position in [&front.completed, &front.ready_end, &front.waiting_end] {
-            position.store(0, Relaxed);
-        }
-        self.take_unreported();
-        // SAFETY: no other thread accesses them; those of the parent that had claimed the front do not exist here.
-        unsafe {
-            owner.blocks.reset_in_child();
-            front.consumer.with_mut(|consumer| *consumer = Consumer::NEW);
-        }
-        front.claim.store(FREE, Relaxed);
     }
 }
 
@@ -183,7 +175,7 @@ impl Queue {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                owner: CachePadded::new(Owner {
+                owner: CachePadded::new(OwnerSide {
                     tail: AtomicU64::new(0),
                     urgent_end: AtomicU64::new(0),
                     worker_end: AtomicU64::new(0),
@@ -319,14 +311,14 @@ impl Queue {
     }
 
     /// For the worker: claims the front, or has the consumer wake the worker afterwards.
-    fn claim_or_want(&self) -> Result<Claim<'_>, Held> {
+    fn claim_or_want(&self) -> Result<Claim<'_>, ClaimedByOwner> {
         loop {
             if let Some(claim) = self.try_claim() {
                 return Ok(claim);
             }
             // Relaxed: the mark publishes nothing.
             match self.front.claim.compare_exchange(CLAIMED, WANTED, Relaxed, Relaxed) {
-                Ok(_) | Err(WANTED) => return Err(Held),
+                Ok(_) | Err(WANTED) => return Err(ClaimedByOwner),
                 Err(_) => {}
             }
         }
@@ -338,7 +330,7 @@ impl Queue {
     /// # Errors
     ///
     /// The owner is running callbacks, and will wake the worker.
-    pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<(Option<GpCookie>, bool), Held> {
+    pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<(Option<GpCookie>, bool), ClaimedByOwner> {
         let claim = self.claim_or_want()?;
         let found = claim.with(|consumer| {
             consumer.activity.assess(self.tail(), consumer.next, now());
@@ -406,6 +398,29 @@ impl Queue {
         let segments = [(&front.ready_end, &front.ready_since), (&front.waiting_end, &front.waiting_since)];
         // Relaxed: the numbers may be of different moments.
         segments.iter().find(|(end, _)| completed < end.load(Relaxed)).map(|(_, since)| since.load(Relaxed))
+    }
+
+    /// Forgets all callbacks, which the parent runs, and the claim.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and inside none of these methods.
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self) {
+        let (owner, front) = (&self.owner, &self.front);
+        for position in [&owner.tail, &owner.urgent_end, &owner.worker_end, &owner.ready, &owner.next_gp] {
+            position.store(0, Relaxed);
+        }
+        for position in [&front.completed, &front.ready_end, &front.waiting_end] {
+            position.store(0, Relaxed);
+        }
+        self.take_unreported();
+        // SAFETY: no other thread accesses them; threads of the parent that had claimed the front do not exist here.
+        unsafe {
+            owner.blocks.reset_in_child();
+            front.consumer.with_mut(|consumer| *consumer = Consumer::NEW);
+        }
+        front.claim.store(FREE, Relaxed);
     }
 }
 

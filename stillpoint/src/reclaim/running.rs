@@ -6,6 +6,18 @@
 
 use core::cell::Cell;
 use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::io::Write;
+
+use super::callback::{Callback, Panicked};
+use super::domain::{RawDomain, address};
+
+/// Callbacks and destructors that have panicked, in all domains.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn panics() -> u64 {
+    PANICS.load(Relaxed)
+}
 
 thread_local! {
     /// The head of the list.
@@ -19,11 +31,34 @@ struct Running {
     outer: *const Running,
 }
 
-/// Runs `f`, a callback of `domain`: an address that no other domain has meanwhile.
-pub(crate) fn run<R>(domain: *const (), f: impl FnOnce() -> R) -> R {
+/// Runs a callback of `domain`, whose grace period has ended.
+#[inline(always)]
+pub(crate) fn run(domain: &impl RawDomain, callback: Callback) {
+    let is_free_only = callback.is_free_only();
+    // SAFETY: the caller's contract.
+    let run = || unsafe { callback.run() };
+    // The threads of a model share what belongs to a thread here.
+    let panicked = if is_free_only || cfg!(loom) { run() } else { listed(address(domain), run) };
+    if let Some(panicked) = panicked {
+        report_panic(domain, panicked());
+    }
+}
+
+/// Calls `f`, a callback of `domain`: an address that no other domain has until it returns.
+fn listed<R>(domain: *const (), f: impl FnOnce() -> R) -> R {
     let running = Running { domain, outer: INNERMOST.get() };
     INNERMOST.set(&raw const running);
     f()
+}
+
+/// Counts a panic, and writes to the standard error what its message does not say: which domain's callback it was.
+#[cold]
+pub(crate) fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
+    PANICS.fetch_add(1, Relaxed);
+    let site = domain.made_at().map_or(String::new(), |site| format!(", made at {site},"));
+    let domain = domain.core().engine.domain();
+    // Not `eprintln!`, which panics if it cannot write.
+    let _ = writeln!(std::io::stderr(), "stillpoint: {what} in {domain}{site} has panicked: {name}");
 }
 
 impl Drop for Running {
@@ -40,7 +75,7 @@ pub(crate) fn is_any() -> bool {
 /// Returns `true` if the calling thread runs a callback of `domain`.
 pub(crate) fn is_of(domain: *const ()) -> bool {
     let mut next = INNERMOST.get();
-    // SAFETY: what is listed lies on this thread's stack, in a call of `run` that has not returned.
+    // SAFETY: what is listed lies on this thread's stack, in a call of `listed` that has not returned.
     while let Some(running) = unsafe { next.as_ref() } {
         if running.domain == domain {
             return true;

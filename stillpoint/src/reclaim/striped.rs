@@ -10,8 +10,6 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
 
-#[cfg(not(loom))]
-use crate::readers::registry::Attached as _;
 use crate::reclaim::backlog::Amount;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::queue::{PushAction, Queue};

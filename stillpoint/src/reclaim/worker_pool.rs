@@ -92,7 +92,8 @@ fn run(task: Task) {
         // Its destructor could panic too.
         mem::forget(payload);
         // Not `eprintln!`, which panics if it cannot write.
-        let _ = writeln!(std::io::stderr(), "stillpoint: a task of the library panicked; its worker goes on");
+        let _ =
+            writeln!(std::io::stderr(), "stillpoint: a task of the library panicked; its worker continues");
     }
 }
 

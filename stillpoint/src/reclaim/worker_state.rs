@@ -25,7 +25,7 @@
 //!    changes the state by a read-modify-write, and then looks for urgent callers. One of the two changes comes second,
 //!    and acquires the other.
 //! 4. *A parked domain is resumed.* The worker leaves a task that calls [`resume`](WorkerState::resume), changes the
-//!    state, and looks whether a thread has taken the task meanwhile. If none has, the thread that takes it later finds
+//!    state, and looks whether a thread has taken the task. If none has, the thread that takes it later finds
 //!    the state that it must change.
 
 use core::num::NonZeroU32;
@@ -52,7 +52,7 @@ pub struct WorkerState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum GoIdle {
-    /// There is work: the worker goes on.
+    /// There is work: the worker continues.
     WorkFound,
     /// The state has changed.
     Idle,
@@ -158,7 +158,7 @@ impl WorkerState {
         if !has_work() {
             return GoIdle::Idle;
         }
-        // Acquire: another worker may have come and gone meanwhile; pairs with the Release above. Relaxed: as in
+        // Acquire: another worker may have come and gone since; pairs with the Release above. Relaxed: as in
         // `sleep_timeout`.
         match self.state.compare_exchange(rest, RUNNING, Acquire, Relaxed) {
             Ok(_) => GoIdle::WorkFound,

@@ -1,6 +1,6 @@
 //! Closing a domain: waiting until it has no handle, and all that was deferred has run.
 //!
-//! 1. *No handle.* The last one wakes the waiters ([`Counts`](super::counts::Counts)). From then on no section is open,
+//! 1. *No handle.* The last one wakes the waiters ([`HandleCounts`](super::handle_counts::HandleCounts)). From then on no section is open,
 //!    none can begin, and nothing can be deferred: all of these take a handle.
 //! 2. *All has run.* A barrier that begins when there are no handles: what was deferred through a handle was deferred
 //!    before that handle was dropped.
@@ -16,17 +16,17 @@ use std::time::Duration;
 
 use super::close_waiters::WaiterId;
 use super::domain::{Domain, WorkerRef};
-use super::shared::NAME;
-use crate::domain::raw::{Await, RawDomain, address, assert_may_wait};
+use super::state::NAME;
 use crate::grace_period::engine::ReaderSet as _;
 use crate::grace_period::stall::{StallDetector, StalledReaders};
-use crate::reclaim::{running, worker_pool};
+use crate::reclaim::domain::{Await, RawDomain as _, address, assert_may_wait};
+use crate::reclaim::running;
 
 impl Domain {
     /// Drops this handle. The result waits until the domain is *closed*: there is no other handle either, so no section
     /// is open, none can begin and nothing can be deferred; and everything that was deferred has run.
     ///
-    /// For what must be gone before the program goes on: deferred work that borrows, files, a library to be unloaded.
+    /// For what must be gone before the program continues: deferred work that borrows, files, a library to be unloaded.
     /// Pointers, cookies, retired values and owned guards hold handles, so drop these first, or elsewhere. **A wait in
     /// the thread or task that has another handle itself never returns.** Nor does one for a `static` domain, or for a
     /// handle in a leaked value. Such waits [are reported](crate::rcu::set_stall_hook).
@@ -74,8 +74,7 @@ impl Domain {
     /// If there is no memory for the first use.
     #[track_caller]
     pub fn close(self) -> Close {
-        // SAFETY: `Close` only waits.
-        let domain = unsafe { self.worker_ref() };
+        let domain = self.worker_ref();
         drop(self);
         Close { domain, id: 0, site: Location::caller() }
     }
@@ -150,7 +149,7 @@ fn wait(domain: &Domain, is_wanted: impl Fn() -> bool) -> bool {
     let mut detector = StallDetector::new(readers.counters(), NAME, 0);
     loop {
         let is_unused = counts.handles() == 0;
-        // Also while there are handles: callbacks may own them, be lazy, or have no worker. An error is that of a grace
+        // Also while there are handles: callbacks may own them, be lazy, or have no worker. An error means a grace
         // period that was denied its fence; without handles, none needs a fence.
         let has_run = core.callbacks.barrier(domain).is_ok();
         if is_unused && has_run {
@@ -190,11 +189,9 @@ impl Future for Close {
         }
         let Self { domain, id, .. } = &mut *self;
         let submit = || {
-            // SAFETY: the task only waits.
-            let domain = unsafe { domain.worker_ref() };
-            worker_pool::submit(move || {
+            domain.submit(|domain| {
                 let waiters = &domain.shared().close_waiters;
-                if wait(&domain, || waiters.has_waiters()) {
+                if wait(domain, || waiters.has_waiters()) {
                     waiters.wake_all();
                 }
             })

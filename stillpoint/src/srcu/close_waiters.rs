@@ -33,7 +33,7 @@ struct Waiters {
 /// Identifies a future: 0 while it is not one of the waiters.
 pub(super) type WaiterId = u64;
 
-/// The last id given out, in all domains. The child of a fork goes on counting, as it inherits futures.
+/// The last id given out, in all domains. The child of a fork continues counting, as it inherits futures.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
 impl CloseWaiters {

@@ -18,21 +18,19 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
-use super::counts::Counts;
 use super::fork;
 use super::guard::{Guard, Section};
-use super::shared::Shared;
+use super::handle_counts::HandleCounts;
+use super::state::SrcuState;
 use crate::EnterSection;
-use crate::domain::api::Sealed;
-use crate::domain::deferred;
-use crate::domain::raw::{Core, RawDomain};
 #[cfg(feature = "capi")]
 use crate::readers::srcu::Idx;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
-use crate::reclaim::host::Host;
+use crate::reclaim::domain::{Core, RawDomain, parked_at, try_synchronize};
 use crate::reclaim::queue::Queue;
-use crate::sync::Block;
+use crate::reclaim::{lazy_timer, worker_pool};
+use crate::sync::Memory;
 
 /// A domain: readers, and grace periods that wait for these readers only.
 ///
@@ -67,11 +65,11 @@ pub struct Domain {
 #[derive(Debug)]
 #[repr(C)]
 struct Inner {
-    /// First, so that its address is that of `Inner`: see [`RawDomain::check`].
-    shared: Shared,
-    counts: Counts,
+    /// First, so that it has the address of `Inner`: see [`check_section`](crate::Domain::check_section).
+    shared: SrcuState,
+    counts: HandleCounts,
     /// The memory of this value.
-    memory: Block,
+    memory: Memory,
 }
 
 impl Domain {
@@ -144,11 +142,11 @@ impl Domain {
 
     #[inline(always)]
     #[track_caller]
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &SrcuState {
         &self.inner().shared
     }
 
-    pub(super) fn counts(&self) -> &Counts {
+    pub(super) fn counts(&self) -> &HandleCounts {
         &self.inner().counts
     }
 
@@ -159,6 +157,13 @@ impl Domain {
         let inner = self.inner.load(Acquire);
         // SAFETY: not freed while there is a handle.
         if let Some(inner) = unsafe { inner.as_ref() } { inner } else { self.make_slow() }
+    }
+
+    /// Keeps the domain for a task of the library, which makes no handle and begins no section once the last handle is
+    /// gone.
+    pub(super) fn worker_ref(&self) -> WorkerRef {
+        self.counts().add_internal_ref();
+        WorkerRef(ManuallyDrop::new(self.alias()))
     }
 
     /// Returns a handle that the caller has counted.
@@ -175,14 +180,14 @@ impl Domain {
         let readers = SrcuReaders::new(self.site);
         // A global allocator that enters recurses from either allocation, and then wins the race below. `prepare`
         // chooses the backend of the fence.
-        let memory = if readers.prepare() { Block::zeroed(Layout::new::<Inner>()) } else { None };
+        let memory = if readers.prepare() { Memory::zeroed(Layout::new::<Inner>()) } else { None };
         let Some(memory) = memory else {
             panic!("no memory for the srcu::Domain that was made at {}", self.site)
         };
         let fresh = memory.start::<Inner>();
         // SAFETY: the block belongs to this thread and has this layout.
         let ours = unsafe {
-            fresh.write(Inner { shared: Shared::new(readers), counts: Counts::new(), memory });
+            fresh.write(Inner { shared: SrcuState::new(readers), counts: HandleCounts::new(), memory });
             fresh.as_ref()
         };
         // Before other threads see it: a fork must find it.
@@ -298,11 +303,31 @@ impl Drop for WorkerRef {
     }
 }
 
+// A section that passes `check_section` is one of this domain, and it is open while it is borrowed; see `readers::srcu`.
 impl crate::Domain for Domain {
     type Section = Section;
-}
 
-impl Sealed for Domain {}
+    fn with_section<T>(&self, f: impl FnOnce(Option<&Section>) -> T) -> T {
+        f(Some(&self.enter()))
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn check_section(&self, section: &Section) {
+        // Relaxed: only the address matters.
+        if !section.is_of(self.inner.load(Relaxed).cast()) {
+            refuse();
+        }
+    }
+
+    fn flush(&self) -> bool {
+        let SrcuState { core, queues, .. } = self.shared();
+        queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
+        _ = try_synchronize(self);
+        // One notification is enough: all queues are urgent by now, and the worker looks at all of them.
+        queues.iter().any(|queue| core.callbacks.notify_if_pending(queue, self))
+    }
+}
 
 impl EnterSection for Domain {
     type Guard<'a> = Guard<'a>;
@@ -314,17 +339,11 @@ impl EnterSection for Domain {
     }
 }
 
-// SAFETY: a section that passes `check` is one of this domain, and it is open while it is borrowed; see
-// `readers::srcu`.
-unsafe impl RawDomain for Domain {
+impl RawDomain for Domain {
     type Readers = SrcuReaders;
-    type Lender = Section;
-    type WorkerRef = WorkerRef;
 
     /// Guards are not tied to a thread.
     const MAY_BE_INSIDE: bool = true;
-    /// Not used, as the domain does not know that.
-    const INSIDE: &'static str = "";
 
     #[inline(always)]
     fn core(&self) -> &Core<SrcuReaders> {
@@ -337,11 +356,6 @@ unsafe impl RawDomain for Domain {
 
     fn made_at(&self) -> Option<&'static Location<'static>> {
         Some(self.site)
-    }
-
-    unsafe fn worker_ref(&self) -> WorkerRef {
-        self.counts().add_internal_ref();
-        WorkerRef(ManuallyDrop::new(self.alias()))
     }
 
     fn current_reader(&self) -> Option<&'static Infallible> {
@@ -361,29 +375,18 @@ unsafe impl RawDomain for Domain {
         let (queue, reported) = shared.queues.push(callback, lazy);
         shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
-            deferred::reduce_backlog(self, queue, reported);
+            shared.core.callbacks.count_pushed(reported, queue, self);
         }
     }
 
-    fn flush(&self) -> bool {
-        let Shared { core, queues, .. } = self.shared();
-        queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
-        _ = Host::try_synchronize(self);
-        // One notification is enough: all queues are urgent by now, and the worker looks at all of them.
-        queues.iter().any(|queue| core.callbacks.notify_if_pending(queue, self))
+    fn submit(&self, task: fn(&Self)) -> bool {
+        let domain = self.worker_ref();
+        worker_pool::submit(move || task(&domain))
     }
 
-    #[inline(always)]
-    #[track_caller]
-    fn check(&self, section: &Section) {
-        // Relaxed: only the address matters.
-        if !section.is_of(self.inner.load(Relaxed).cast()) {
-            refuse();
-        }
-    }
-
-    fn with_section<T>(&self, f: impl FnOnce(Option<&Section>) -> T) -> T {
-        f(Some(&self.enter()))
+    fn park(&self, due: u64, task: fn(&Self)) -> bool {
+        let domain = self.worker_ref();
+        lazy_timer::park(parked_at(self, due), move || task(&domain))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Domains in the child of a `fork`; what is not about sections is in `domain/fork.rs`.
+//! Domains in the child of a `fork`; what is not about sections is in `reclaim/fork.rs`.
 //!
 //! Guards are not tied to threads. So the child cannot tell the sections of threads that it does not have from its own,
 //! which may lend references, and keeps all that were open. The forking thread ends its own sections in the child; the
@@ -14,8 +14,8 @@
 
 use core::ptr;
 
-use super::shared::Shared;
-use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use super::state::SrcuState;
+use crate::sys::fork::{ForkHook, register_for_fork};
 use crate::sys::fork_lock::ForkLock;
 use crate::sys::init_array;
 
@@ -24,14 +24,14 @@ static LIST: ForkLock<List> = ForkLock::new(List { first: ptr::null() });
 
 #[derive(Debug)]
 struct List {
-    first: *const Shared,
+    first: *const SrcuState,
 }
 
 // SAFETY: the pointers are used under the lock only.
 unsafe impl Send for List {}
 
 /// Adds the domain to the list.
-pub(super) fn enlist(shared: &Shared) {
+pub(super) fn enlist(shared: &SrcuState) {
     // In case this runs before `main`. If there is no memory for the handler, the next domain tries again.
     register_for_fork(&FORK);
     LIST.with(|list| {
@@ -45,7 +45,7 @@ pub(super) fn enlist(shared: &Shared) {
 }
 
 /// Removes the domain, which is about to be freed, from the list.
-pub(super) fn unlist(shared: &Shared) {
+pub(super) fn unlist(shared: &SrcuState) {
     LIST.with(|list| {
         let (next, previous) = (shared.next.get(), shared.previous.get());
         // SAFETY: listed, so not freed.
@@ -62,7 +62,7 @@ pub(super) fn unlist(shared: &Shared) {
 }
 
 /// Calls `f` with each domain in the list.
-fn for_each(f: impl Fn(&Shared)) {
+fn for_each(f: impl Fn(&SrcuState)) {
     LIST.with(|list| {
         let mut next = list.first;
         // SAFETY: listed, so not freed while the list is locked.
@@ -73,7 +73,7 @@ fn for_each(f: impl Fn(&Shared)) {
     });
 }
 
-static FORK: ForkHook = ForkHook { part: Part::Srcu, prepare, parent: || LIST.release(), child: in_child };
+static FORK: ForkHook = ForkHook { order: 4, prepare, parent: || LIST.release(), child: in_child };
 
 init_array!(register_for_fork(&FORK));
 
@@ -92,4 +92,23 @@ unsafe fn in_child() {
     // SAFETY: the caller's contract.
     for_each(|shared| unsafe { shared.reset_in_child(shared.sections_before_fork.get()) });
     LIST.release();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sys::fork::orders;
+    use crate::{fence, lock, percpu, rcu, srcu};
+
+    #[test]
+    fn fork_hooks_are_registered_early_and_called_in_order() {
+        // Keeps the parts from being left out of the program.
+        let _ = (
+            fence::stats,
+            lock::Mutex::<()>::new,
+            percpu::Counter::<u64>::new,
+            rcu::stats,
+            srcu::Domain::new,
+        );
+        assert_eq!(orders(), [0, 1, 2, 3, 4]);
+    }
 }

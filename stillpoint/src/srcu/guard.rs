@@ -8,11 +8,11 @@ use core::ops::Deref;
 use core::panic::Location;
 use core::ptr::NonNull;
 
-use super::shared::Shared;
+use super::state::SrcuState;
+use crate::pointer::shared::sealed::ReadSection;
 #[cfg(feature = "section-locations")]
-use crate::readers::section_sites::SiteIndex;
+use crate::readers::sections::section_sites::SiteIndex;
 use crate::readers::srcu::Idx;
-use crate::tagged::shared::sealed::ReadSection;
 
 /// An open read-side critical section of a [`Domain`](super::Domain). Dropping the guard, in any thread, ends it.
 ///
@@ -33,7 +33,7 @@ use crate::tagged::shared::sealed::ReadSection;
 #[must_use = "the section ends when the guard is dropped"]
 pub struct Guard<'a> {
     section: Section,
-    _handle: PhantomData<&'a Shared>,
+    _handle: PhantomData<&'a SrcuState>,
 }
 
 /// The open section of a [`Guard`], without the lifetime of its borrowed handle, or of an
@@ -41,7 +41,7 @@ pub struct Guard<'a> {
 ///
 /// [`Rcu::load`](crate::rcu::Rcu::load) takes a reference to it, and a reference to a guard coerces to one.
 pub struct Section {
-    domain: NonNull<Shared>,
+    domain: NonNull<SrcuState>,
     idx: Idx,
     #[cfg(feature = "section-locations")]
     site: SiteIndex,
@@ -56,7 +56,7 @@ impl<'a> Guard<'a> {
     /// Begins a section of `domain`, which a handle keeps that is borrowed for `'a`.
     #[inline(always)]
     #[cfg_attr(feature = "section-locations", track_caller)]
-    pub(super) fn enter(domain: &'a Shared) -> Self {
+    pub(super) fn enter(domain: &'a SrcuState) -> Self {
         Self { section: Section::begin(domain), _handle: PhantomData }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Guard<'a> {
 impl Section {
     #[inline(always)]
     #[cfg_attr(feature = "section-locations", track_caller)]
-    pub(super) fn begin(domain: &Shared) -> Self {
+    pub(super) fn begin(domain: &SrcuState) -> Self {
         let readers = domain.readers();
         Self {
             domain: NonNull::from(domain),
@@ -123,7 +123,7 @@ impl Section {
 
     /// Returns `true` for a section of `domain`.
     #[inline(always)]
-    pub(super) fn is_of(&self, domain: *const Shared) -> bool {
+    pub(super) fn is_of(&self, domain: *const SrcuState) -> bool {
         core::ptr::eq(self.domain.as_ptr(), domain)
     }
 }

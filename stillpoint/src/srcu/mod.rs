@@ -32,7 +32,7 @@
 //!
 //! A spawned task needs references that are `'static`: see [`Rcu::read_owned`](crate::rcu::Rcu::read_owned).
 //!
-//! Cookies ([`GracePeriod`](crate::rcu::GracePeriod)), deferred callbacks, limits and stall reports are those of
+//! Cookies ([`GracePeriod`](crate::rcu::GracePeriod)), deferred callbacks, limits and stall reports are as in
 //! [`crate::rcu`].
 //!
 //! # Guards
@@ -87,7 +87,7 @@
 //!   [`OwnedGuard`], which holds a handle, for ever.
 //! - A grace period sums four words of every CPU that the machine may ever have. With hundreds of CPUs that takes some
 //!   microseconds, about as long as the heavy fence. A domain takes 4 KiB, and 128 bytes for each such CPU.
-//! - Threads that retire values while the backlog exceeds its [limits](crate::rcu::set_limits) go on at about a mebibyte
+//! - Threads that retire values while the backlog exceeds its [limits](crate::Domain::set_limits) go on at about a mebibyte
 //!   a second, since they may be inside a section themselves: so one section should not retire more than the limits.
 //! - A section takes two or three times as long as one of [`crate::rcu`], which readers that do not sleep should use.
 //!
@@ -97,12 +97,12 @@
 
 mod close;
 mod close_waiters;
-mod counts;
 mod domain;
 mod fork;
 mod guard;
+mod handle_counts;
 mod owned_guard;
-mod shared;
+mod state;
 
 pub use close::Close;
 pub use domain::Domain;

@@ -87,7 +87,7 @@ impl EventCount {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::deadline::deadline;
+    use support::deadline::deadline;
 
     #[test]
     fn wait_ends_at_its_limit_although_notifications_go_on() {

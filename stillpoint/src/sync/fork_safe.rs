@@ -5,7 +5,7 @@
 
 use core::cell::UnsafeCell;
 
-/// See the [module](self).
+/// A value that the child of a `fork` overwrites.
 #[derive(Debug)]
 pub struct ForkSafe<T>(UnsafeCell<T>);
 
@@ -13,10 +13,12 @@ pub struct ForkSafe<T>(UnsafeCell<T>);
 unsafe impl<T: Send + Sync> Sync for ForkSafe<T> {}
 
 impl<T> ForkSafe<T> {
+    /// Creates it.
     pub const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
 
+    /// Returns the value.
     #[inline(always)]
     pub fn get(&self) -> &T {
         // SAFETY: the value changes in `overwrite` only, whose caller guarantees that this reference is not used again.

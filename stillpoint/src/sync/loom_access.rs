@@ -9,6 +9,8 @@ pub struct LoomAccess(UnsafeCell<()>);
 // SAFETY: there is nothing in it.
 unsafe impl Sync for LoomAccess {}
 
+impl core::panic::RefUnwindSafe for LoomAccess {}
+
 impl LoomAccess {
     const_unless_loom! {
         #[track_caller]

@@ -12,16 +12,16 @@ use std::alloc::{GlobalAlloc, System, alloc_zeroed, dealloc};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 thread_local! {
-    /// The calling thread is in the global allocator, called by [`Block::zeroed`].
+    /// The calling thread is in the global allocator, called by [`Memory::zeroed`].
     static ALLOCATING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// [`Block::sparse`] maps memory from this size on.
+/// [`Memory::sparse`] maps memory from this size on.
 const MAPPED: usize = 16 << 10;
 
 /// Allocated memory.
 #[derive(Debug)]
-pub struct Block {
+pub struct Memory {
     start: NonNull<u8>,
     layout: Layout,
     source: Source,
@@ -35,7 +35,7 @@ enum Source {
     Mapped,
 }
 
-impl Block {
+impl Memory {
     /// Allocates zeroed memory. Returns `None` if there is none. The layout's size is not zero.
     pub fn zeroed(layout: Layout) -> Option<Self> {
         debug_assert_ne!(layout.size(), 0);
@@ -105,10 +105,10 @@ mod tests {
         const SIZE: usize = 1 << 30;
         let layout = Layout::from_size_align(SIZE, 128).expect("a valid layout");
         let before = resident();
-        let block = Block::sparse(layout).expect("there is memory");
-        let bytes = block.start::<u8>().as_ptr();
+        let memory = Memory::sparse(layout).expect("there is memory");
+        let bytes = memory.start::<u8>().as_ptr();
         for at in (0..SIZE).step_by(1 << 20) {
-            // SAFETY: within the block.
+            // SAFETY: within the memory.
             unsafe {
                 assert_eq!(bytes.add(at).read(), 0);
                 if at % (1 << 24) == 0 {
@@ -116,9 +116,9 @@ mod tests {
                 }
             }
         }
-        // 64 pages, and what other tests take meanwhile.
+        // 64 pages, and what other tests take.
         assert!(resident() < before + SIZE / 4096 / 16, "{} pages", resident() - before);
         // SAFETY: not used any more.
-        unsafe { block.free() };
+        unsafe { memory.free() };
     }
 }

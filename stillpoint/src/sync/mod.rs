@@ -10,10 +10,8 @@
 //! `--cfg stillpoint_mutants` the environment variable `STILLPOINT_MUTANT` selects a step, which is then left out; `NAME/N` leaves it out once in `N` times.
 //! Otherwise none of this is compiled. Orderings need no names: under the model checker the atomics know their call
 //! sites (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails without each step and ordering, and
-//! `ci/torture.sh` that a torture run on the machine notices some. The tables are in `docs/proof.md`.
+//! `ci/torture.sh` that a torture run on the machine notices some.
 
-#[cfg(not(loom))]
-mod asked;
 pub mod event_count;
 mod fork_safe;
 pub mod loom_access;
@@ -24,18 +22,18 @@ pub mod model;
 mod native;
 #[cfg(loom)]
 mod orderings;
+#[cfg(not(loom))]
+mod requested;
 pub mod shared_seq;
 #[cfg(not(loom))]
 mod spin_calibration;
 
 pub use core::sync::atomic::Ordering;
 
-#[cfg(not(loom))]
-pub(crate) use asked::Asked;
 pub(crate) use event_count::EventCount;
-pub(crate) use fork_safe::ForkSafe;
+pub use fork_safe::ForkSafe;
 pub(crate) use loom_access::LoomAccess;
-pub(crate) use memory::Block;
+pub(crate) use memory::Memory;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
@@ -46,6 +44,8 @@ pub(crate) use native::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
     can_yield, fence, now, spin_loop, thread_name, yield_now,
 };
+#[cfg(not(loom))]
+pub(crate) use requested::Requested;
 #[cfg(not(loom))]
 pub(crate) use spin_calibration::spin_iterations;
 
@@ -109,3 +109,14 @@ macro_rules! const_unless_loom {
     };
 }
 pub(crate) use const_unless_loom;
+
+/// Defines a trait that is private on the machine, and public for models.
+macro_rules! private_unless_loom {
+    ($(#[$attr:meta])* trait $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attr])* pub(crate) trait $($rest)*
+        #[cfg(loom)]
+        $(#[$attr])* pub trait $($rest)*
+    };
+}
+pub(crate) use private_unless_loom;

@@ -28,6 +28,7 @@ pub use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 
 use super::orderings::weaken;
+use super::step;
 
 /// Reader threads a model may have (loom allows five threads in all).
 const READERS: usize = 3;
@@ -293,9 +294,13 @@ impl<A> FutexWord<A> {
     /// as threads stop anywhere. Returns `true` in this case.
     fn sleep(&self, mask: NonZeroU32, has_end: bool, is_expected: impl FnOnce(&A) -> bool) -> bool {
         let mut sleepers = self.sleepers.lock().unwrap();
-        if !is_expected(&self.word) {
-            return false;
-        }
+        // Not a step of the library: the kernel compares under the lock that wakers take.
+        step!(
+            "sleep-without-comparing",
+            if !is_expected(&self.word) {
+                return false;
+            }
+        );
         if has_end {
             drop(sleepers);
             thread::yield_now();

@@ -63,7 +63,7 @@ impl Futex {
     }
 
     /// Sleeps until a [`wake`](Self::wake) whose mask shares a bit with `mask`, unless the low half of the word differs
-    /// from that of `expected`. May return spuriously.
+    /// from the low half of `expected`. May return spuriously.
     pub fn wait(&self, expected: u64, mask: NonZeroU32) {
         sys::futex_wait(sys::low_half(self), expected as u32, mask, None);
     }
@@ -76,7 +76,7 @@ impl Futex {
     }
 
     /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the low half of the word differs
-    /// from that of `expected`. Returns `true` if the time is over. May return spuriously.
+    /// from the low half of `expected`. Returns `true` if the time is over. May return spuriously.
     pub fn wait_until(&self, expected: u64, until: Option<u64>) -> bool {
         sys::futex_wait(sys::low_half(self), expected as u32, NonZeroU32::MAX, until)
     }
@@ -101,17 +101,5 @@ impl Futex32 {
     /// Wakes at most `count` threads. Returns their number.
     pub fn wake(&self, count: u32) -> usize {
         sys::futex_wake(self, count, NonZeroU32::MAX)
-    }
-
-    /// [`wait`](Self::wait) for a word that other code wakes: see `sys::futex_wait_shared`.
-    #[cfg(feature = "urcu")]
-    pub fn wait_shared(&self, expected: u32, until: Option<u64>) {
-        sys::futex_wait_shared(self, expected, until);
-    }
-
-    /// [`wake`](Self::wake) of the threads in [`wait_shared`](Self::wait_shared).
-    #[cfg(feature = "urcu")]
-    pub fn wake_shared(&self, count: u32) {
-        sys::futex_wake_shared(self, count);
     }
 }

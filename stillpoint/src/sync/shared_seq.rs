@@ -23,7 +23,7 @@
 //!
 //! # Invariants
 //!
-//! 1. The word changes by read-modify-writes only, so every release sequence on it goes on for ever.
+//! 1. The word changes by read-modify-writes only, so every release sequence on it continues for ever.
 //! 2. At most one thread is between setting `IN_PROGRESS` and clearing it: the leader.
 //! 3. A caller that finds `n` rounds completed is served by round `n + 1` if that has not started, else by round
 //!    `n + 2`. If round `n + 1` fails, it is run again, and serves all callers that came before it starts again: they
@@ -155,7 +155,7 @@ impl SharedSeq {
             if word & IN_PROGRESS == 0 {
                 if may_renew && !snapshot.is_next(word) {
                     // The round that was in progress at the snapshot has failed, so the next one serves. `min`, as
-                    // other threads may have completed rounds meanwhile.
+                    // other threads may have completed rounds since.
                     step!("failure-waited-for", snapshot = snapshot.min(self.snapshot()));
                 }
                 if let Some(leader) = self.start(word) {

@@ -1,45 +1,40 @@
-//! The library's `pthread_atfork(3)` handler, and the parts of the library that it calls.
+//! The library's `pthread_atfork(3)` handler, and the hooks that it calls.
 //!
-//! Each part registers a [`ForkHook`] before `main` ([`init_array!`](super::init_array)). A handler that is registered
-//! while another thread is about to fork comes too late for that child. A part that is used before that registers
-//! itself then; a hook may be registered twice.
+//! A part of the library registers its [`ForkHook`] before `main` ([`init_array!`](super::init_array)). A handler that is
+//! registered while another thread is about to fork comes too late for that child. A part that is used before that
+//! registers its hook then; a hook may be registered twice.
 //!
 //! # Order
 //!
-//! A part uses the parts before it in [`Part`]. In the forking thread, `prepare` runs from the last part to the first.
-//! After the fork, `parent` and `child` run from the first part to the last, so the parts that a hook uses are ready.
+//! A part uses the parts whose hooks have a lower order. In the forking thread, `prepare` runs from the highest order to
+//! the lowest. After the fork, `parent` and `child` run from the lowest to the highest, so the parts that a hook uses are
+//! ready.
 //!
 //! # The child
 //!
 //! The child has a copy of the parent's memory, and one thread: the one that forked. The kernel copies page by page, in
-//! no order, while other threads go on. A store may be in the copy without an earlier store of the same thread. So a
+//! no order, while other threads run. A store may be in the copy without an earlier store of the same thread. So a
 //! `child` hook overwrites everything that other threads may have been changing.
 //!
 //! The forking thread may be in a function of the library that calls the program:
 //!
-//! - A function that takes a closure, such as `Rcu::update`, goes on in the child. It relies only on
-//!   what belongs to its thread, which the hooks do not change.
-//! - A worker, a leader of a grace period, or an owner that runs its callbacks relies on more, and does not go on in
-//!   the child. It calls callbacks, destructors of retired values, wakers and stall hooks, in which the child must
+//! - A function that takes a closure, such as `Rcu::update`, continues in the child. It relies only on what
+//!   belongs to its thread, which the hooks do not change.
+//! - A worker, a leader of a grace period, or an owner that runs its callbacks relies on more, and does not
+//!   continue in the child. It calls callbacks, destructors of retired values, wakers and stall hooks, in which the child must
 //!   `exec` or `_exit`.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
-/// The parts of the library that have hooks, in order.
-#[derive(Debug, Clone, Copy)]
-pub enum Part {
-    Fence,
-    PerCpu,
-    Lock,
-    Rcu,
-    Srcu,
-}
+/// Orders are less than this.
+const ORDERS: usize = 5;
 
 /// The functions of a part that run when the process forks.
 #[derive(Debug)]
 pub struct ForkHook {
-    pub part: Part,
+    /// No other hook has it.
+    pub order: usize,
     /// Runs before the fork, in the forking thread.
     pub prepare: fn(),
     /// Runs after the fork, in the same thread.
@@ -48,20 +43,20 @@ pub struct ForkHook {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process. It goes on in no function of the library but those that the
+    /// The calling thread is the only one in the process. It continues in no function of the library but those that the
     /// [module](self) allows.
     pub child: unsafe fn(),
 }
 
 impl ForkHook {
     /// Creates a hook for the child alone.
-    pub const fn in_child(part: Part, child: unsafe fn()) -> Self {
-        Self { part, prepare: || (), parent: || (), child }
+    pub const fn in_child(order: usize, child: unsafe fn()) -> Self {
+        Self { order, prepare: || (), parent: || (), child }
     }
 }
 
-/// The hooks by part; null before they are registered.
-static HOOKS: [AtomicPtr<ForkHook>; 5] = [const { AtomicPtr::new(ptr::null_mut()) }; 5];
+/// The hooks by order; null before they are registered.
+static HOOKS: [AtomicPtr<ForkHook>; ORDERS] = [const { AtomicPtr::new(ptr::null_mut()) }; ORDERS];
 
 /// The handler is registered, or a thread is about to register it. It must not run twice: a hook may take a lock.
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
@@ -70,7 +65,7 @@ static IS_ARMED: AtomicBool = AtomicBool::new(false);
 /// again.
 pub fn register_for_fork(hook: &'static ForkHook) -> bool {
     // Release: publishes the hook; pairs with the Acquire in `hooks`.
-    HOOKS[hook.part as usize].store(ptr::from_ref(hook).cast_mut(), Release);
+    HOOKS[hook.order].store(ptr::from_ref(hook).cast_mut(), Release);
     // Relaxed, here and below: the flag publishes nothing.
     if IS_ARMED.load(Relaxed) || IS_ARMED.swap(true, Relaxed) {
         return true;
@@ -101,22 +96,8 @@ unsafe extern "C" fn in_child() {
     hooks().for_each(|hook| unsafe { (hook.child)() });
 }
 
+/// Returns the orders of the registered hooks.
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{fence, lock, percpu, rcu, srcu};
-
-    #[test]
-    fn fork_hooks_are_registered_early_and_called_in_order() {
-        // Keeps the parts from being left out of the program.
-        let _ = (
-            fence::stats,
-            lock::Mutex::<()>::new,
-            percpu::Counter::<u64>::new,
-            rcu::stats,
-            srcu::Domain::new,
-        );
-        let parts: Vec<_> = hooks().map(|hook| hook.part as usize).collect();
-        assert_eq!(parts, [0, 1, 2, 3, 4]);
-    }
+pub fn orders() -> Vec<usize> {
+    hooks().map(|hook| hook.order).collect()
 }

@@ -13,7 +13,7 @@
 //! busy with a real-time priority.
 //!
 //! What is right already is not set. So where threads are scheduled alike, the kernel is only asked, which filters of
-//! system calls allow more often. And the kernel goes on to give the thread the CPUs that a cpuset gains later, which
+//! system calls allow more often. And the kernel still gives the thread the CPUs that a cpuset gains later, which
 //! it does not do for a thread that has chosen its CPUs.
 
 use core::ffi::c_int;
@@ -99,7 +99,7 @@ pub unsafe fn spread(thread: libc::pthread_t) {
 pub fn is_normal() -> bool {
     // SAFETY: no pointers. The C library's function is not used: musl's only returns an error.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-    policy < 0 || policy == c_int::from(libc::SCHED_OTHER).into()
+    policy < 0 || policy == libc::c_long::from(libc::SCHED_OTHER)
 }
 
 /// Has threads that are started with these attributes get the policy `SCHED_OTHER`. Returns `false` on errors.

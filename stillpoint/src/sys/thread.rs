@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 #[cfg(not(miri))]
 use super::scheduling;
 
-/// Stack of a thread in bytes, that of `std::thread`.
+/// Stack of a thread in bytes, as in `std::thread`.
 #[cfg(not(miri))]
 const STACK: usize = 2 << 20;
 
@@ -176,7 +176,7 @@ mod tests {
         ptr::null_mut()
     }
 
-    /// The started thread ends before the starting one goes on: it has a better policy, and the same CPU.
+    /// The started thread ends before the starting one continues: it has a better policy, and the same CPU.
     #[test]
     #[cfg_attr(miri, ignore = "no affinity")]
     fn starting_thread_stays_on_its_cpu_when_the_started_one_has_ended() {

@@ -1,4 +1,4 @@
-//! A global allocator that counts.
+//! An allocator that counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,7 +12,8 @@ pub fn allocations() -> usize {
     ALLOCATIONS.get()
 }
 
-struct Counting;
+/// To be declared as the global allocator.
+pub struct Counting;
 
 // SAFETY: the system's allocator.
 unsafe impl GlobalAlloc for Counting {
@@ -22,11 +23,15 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    // Large zeroed values must cost no memory until they are written.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;

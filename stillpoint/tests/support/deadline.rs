@@ -1,15 +1,11 @@
 //! Ends tests that hang.
 
-#[allow(clippy::duplicate_mod, reason = "`fork` has it too")]
-#[path = "time_limit.rs"]
-mod time_limit;
-
 use std::io::{self, Write as _};
 use std::process;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 
-use time_limit::TIME_LIMIT;
+use crate::time_limit::TIME_LIMIT;
 
 /// A running test, which ends when this is dropped.
 pub struct Running {

@@ -1,20 +1,15 @@
 //! Forks, in processes of their own.
 
-#[allow(clippy::duplicate_mod, reason = "`deadline` has it too")]
-#[path = "time_limit.rs"]
-pub mod time_limit;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{io, mem, ptr};
 
-use time_limit::TIME_LIMIT;
-
 use crate::child;
+use crate::time_limit::TIME_LIMIT;
 
 /// Returns `true` in a process that runs only `test`. The parent runs one for each backend, and returns `false`. A
 /// process that hangs is killed. No thread of the standard library may start or end in it during a fork: the child
 /// could not start threads.
-pub fn is_alone(test: &str) -> bool {
+pub fn is_alone<T: Fn() + Copy>(test: T) -> bool {
     if child::variant().is_none() {
         for backend in ["membarrier", "signal", "seqcst"] {
             child::run(test, backend, Some(backend));

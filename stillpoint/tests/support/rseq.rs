@@ -33,7 +33,7 @@ fn thread_pointer() -> *const u8 {
 /// Returns `false` if the kernel refuses.
 pub fn register() -> bool {
     #[repr(align(32))]
-    struct Area([u8; 32]);
+    struct Area(#[expect(dead_code, reason = "the kernel writes it")] [u8; 32]);
     let area = Box::into_raw(Box::new(Area([0; 32])));
     // SAFETY: the area lives as long as the process.
     unsafe { libc::syscall(libc::SYS_rseq, area, size_of::<Area>(), 0, SIGNATURE) == 0 }

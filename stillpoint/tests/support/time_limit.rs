@@ -17,7 +17,6 @@ static TIME_FACTOR: LazyLock<f64> = LazyLock::new(|| {
 pub static TIME_LIMIT: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(60).mul_f64(*TIME_FACTOR));
 
 /// Returns the repetitions of a loop that repeats `count` times: fewer, by that factor, on slow machines.
-#[allow(dead_code, reason = "not all tests have such loops")]
 pub fn repetitions(count: usize) -> usize {
     ((count as f64 / TIME_FACTOR.max(1.0)) as usize).max(1)
 }

@@ -8,7 +8,7 @@ pub const VARIANTS: [&[(&str, &str)]; 3] =
 
 /// Returns `true` in a child that is to run `test`. The parent returns `false` after a child has run it in each
 /// environment.
-pub fn in_each_variant(test: &str) -> bool {
+pub fn in_each_variant<T: Fn() + Copy>(test: T) -> bool {
     if child::variant().is_some() {
         return true;
     }

@@ -9,7 +9,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::thread::yield_now;
 
-use stillpoint::urcu::InlinedReader;
+use stillpoint_urcu_core::inlined::InlinedReader;
 use stillpoint_urcu_core::report::report;
 
 /// The number of readers in a chunk.

@@ -6,9 +6,9 @@
 mod arena;
 
 use core::sync::atomic::AtomicU32;
-use stillpoint::urcu::{InlinedProtocol, InlinedReader};
 use stillpoint_urcu_core::exports::nothing;
 use stillpoint_urcu_core::flavor::SignalsBlocked;
+use stillpoint_urcu_core::inlined::{InlinedProtocol, InlinedReader};
 
 #[cfg(test)]
 use stillpoint_urcu_self as _;
@@ -66,6 +66,7 @@ fn load() {
     init();
     arena::load();
     flavor::load::<Bp>();
+    fork::load::<Bp>();
 }
 
 fn init() {

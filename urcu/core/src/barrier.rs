@@ -1,23 +1,23 @@
 //! `rcu_barrier`: waits for callbacks.
 
+use crate::call_rcu::{CallRcu, complete_without_thread, take_without_thread};
 use crate::flavor::{Flavor, SignalsBlocked, is_misused, offline, registered, synchronize};
 use crate::queue::Batch;
-use crate::workers::{complete_without_thread, take_without_thread};
 
 /// `rcu_barrier`: waits for all callbacks that have been queued.
 ///
-/// It requests of each worker what is in its queue. If a worker is freed meanwhile, its callbacks and the request move
+/// It requests of each worker what is in its queue. If a worker is freed before, its callbacks and the request move
 /// to the default one. If no thread can be started for that, the barrier calls the callbacks.
-pub fn barrier<F: Flavor>() {
+pub fn barrier<F: CallRcu>() {
     if is_misused::<F>("rcu_barrier") {
         return;
     }
     offline::<F>(|_| {
-        let workers = &F::domain().workers;
+        let (workers, progress) = (F::workers(), &F::progress().event);
         let _alone = workers.barrier_lock.hold();
         let mut has_requested = false;
         loop {
-            let seen = workers.progress.count();
+            let seen = progress.count();
             let taken = {
                 let _blocked = SignalsBlocked::during::<F>();
                 let _held = workers.lock.hold();
@@ -37,7 +37,7 @@ pub fn barrier<F: Flavor>() {
                 }
                 complete_without_thread::<F>(requested);
             } else {
-                workers.progress.wait(seen, None);
+                progress.wait(seen, None);
             }
         }
     });
@@ -47,9 +47,9 @@ pub fn barrier<F: Flavor>() {
 fn run_as_reader<F: Flavor>(batch: Batch) {
     match registered::<F>() {
         Some(own) if F::QSBR => {
-            F::domain().readers().online(own);
+            F::readers().online(own);
             batch.run();
-            F::domain().readers().report(own, 0);
+            F::readers().report(own, 0);
         }
         Some(_) => batch.run(),
         None => {

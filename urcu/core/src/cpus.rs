@@ -2,40 +2,26 @@
 
 use core::ffi::{c_int, c_ulong};
 use core::ptr;
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use core::sync::atomic::Ordering::*;
 
-use crate::flavor::{Flavor, synchronize};
+use crate::call_rcu::{CallRcu, create, free, free_and_join, set_errno};
+use crate::cpu_table::cpu_count;
+use crate::flavor::synchronize;
 use crate::worker::Worker;
-use crate::workers::{create, free, free_and_join, set_errno};
-
-/// Returns the number of CPUs that may ever be there. The C library reads a file, and has another answer if it cannot:
-/// the first answer is kept.
-pub(crate) fn cpu_count() -> usize {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    match COUNT.load(Relaxed) {
-        0 => {
-            // SAFETY: has no preconditions.
-            let count = usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1);
-            _ = COUNT.compare_exchange(0, count.max(1), Relaxed, Relaxed);
-            COUNT.load(Relaxed)
-        }
-        count => count,
-    }
-}
 
 /// `get_cpu_call_rcu_data`.
-pub fn get_cpu_worker<F: Flavor>(cpu: c_int) -> *mut Worker {
-    let cpus = F::domain().workers.cpus();
+pub fn get_cpu_worker<F: CallRcu>(cpu: c_int) -> *mut Worker {
+    let cpus = F::workers().cpus.get();
     // Acquire: the worker; pairs with the AcqRel in `set_cpu_worker`.
     usize::try_from(cpu).ok().and_then(|cpu| cpus.get(cpu)).map_or(ptr::null_mut(), |cpu| cpu.load(Acquire))
 }
 
 /// `set_cpu_call_rcu_data`: 0, or a negative error number, which `errno` has as well.
-pub fn set_cpu_worker<F: Flavor>(cpu: c_int, worker: *mut Worker) -> c_int {
+pub fn set_cpu_worker<F: CallRcu>(cpu: c_int, worker: *mut Worker) -> c_int {
     let Some(index) = usize::try_from(cpu).ok().filter(|&cpu| cpu < cpu_count()) else {
         return fail(libc::EINVAL);
     };
-    let Some(place) = F::domain().workers.cpus_or_new().and_then(|cpus| cpus.get(index)) else {
+    let Some(place) = F::workers().cpus.get_or_new().and_then(|cpus| cpus.get(index)) else {
         return fail(libc::ENOMEM);
     };
     if worker.is_null() {
@@ -49,7 +35,7 @@ pub fn set_cpu_worker<F: Flavor>(cpu: c_int, worker: *mut Worker) -> c_int {
 }
 
 /// `create_all_cpu_call_rcu_data`.
-pub fn create_cpu_workers<F: Flavor>(flags: c_ulong) -> c_int {
+pub fn create_cpu_workers<F: CallRcu>(flags: c_ulong) -> c_int {
     for cpu in 0..cpu_count() as c_int {
         if !get_cpu_worker::<F>(cpu).is_null() {
             continue;
@@ -71,11 +57,11 @@ pub fn create_cpu_workers<F: Flavor>(flags: c_ulong) -> c_int {
 }
 
 /// `free_all_cpu_call_rcu_data`. Programs join the threads of the workers that they have created themselves.
-pub fn free_cpu_workers<F: Flavor>() {
+pub fn free_cpu_workers<F: CallRcu>() {
     // The last one is its own next.
     let mut first: *mut Worker = ptr::null_mut();
-    let workers = &F::domain().workers;
-    for place in workers.cpus() {
+    let workers = F::workers();
+    for place in workers.cpus.get() {
         let worker = place.swap(ptr::null_mut(), AcqRel);
         // SAFETY: null, or valid: the program hands it over.
         if let Some(taken) = unsafe { worker.as_ref() }

@@ -20,7 +20,7 @@ macro_rules! gp {
         );
 
         unsafe extern "C" {
-            safe static $name: stillpoint::urcu::Gp;
+            safe static $name: $crate::inlined::Gp;
         }
     };
 }
@@ -49,8 +49,8 @@ macro_rules! thread_pointer {
     ($variable:literal, $pointer:literal) => {
         /// Returns the calling thread's reader if the pointer to it is set.
         #[inline(always)]
-        fn found_own<'a>() -> Option<&'a stillpoint::urcu::InlinedReader> {
-            let own: *const stillpoint::urcu::InlinedReader;
+        fn found_own<'a>() -> Option<&'a $crate::inlined::InlinedReader> {
+            let own: *const $crate::inlined::InlinedReader;
             // SAFETY: reads a thread-local variable: null, or the thread's own reader, which lives as long as it does.
             unsafe {
                 core::arch::asm!(
@@ -63,7 +63,7 @@ macro_rules! thread_pointer {
             }
         }
 
-        fn set_own_pointer(own: *const stillpoint::urcu::InlinedReader) {
+        fn set_own_pointer(own: *const $crate::inlined::InlinedReader) {
             // SAFETY: writes a thread-local variable, which only these functions use.
             unsafe {
                 core::arch::asm!(
@@ -102,14 +102,14 @@ macro_rules! thread_reader {
         $crate::thread_pointer!($reader, $pointer);
 
         #[inline(always)]
-        fn own<'a>() -> &'a stillpoint::urcu::InlinedReader {
+        fn own<'a>() -> &'a $crate::inlined::InlinedReader {
             found_own().unwrap_or_else(find_own)
         }
 
         /// Sets the pointer to the calling thread's reader.
         #[cold]
         #[inline(never)]
-        fn find_own<'a>() -> &'a stillpoint::urcu::InlinedReader {
+        fn find_own<'a>() -> &'a $crate::inlined::InlinedReader {
             let own = thread_address();
             set_own_pointer(own);
             // SAFETY: the reader lives as long as the thread.

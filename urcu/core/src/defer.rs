@@ -16,8 +16,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*, compiler
 use stillpoint::urcu::now;
 
 use crate::flavor::{Flavor, offline, synchronize};
-use crate::fork::generation;
-use crate::sync::{Event, Held, Lock};
+use crate::generation::generation;
+use crate::lock::{Event, Lock, LockGuard};
 use crate::worker::start_thread;
 
 /// A deferred function.
@@ -33,12 +33,17 @@ const LINGER_NS: u64 = 1_000_000;
 /// The second word of `InlinedReader::private`: the calls of a thread.
 const OWN_CALLS: usize = 1;
 
+/// A flavor with `defer_rcu`.
+pub trait DeferRcu: Flavor {
+    fn deferring() -> &'static Deferring;
+}
+
 /// The threads that are registered for `defer_rcu`, and the thread that makes their calls.
 #[derive(Debug)]
 pub struct Deferring {
-    /// Held while functions are called, and while calls leave the list.
+    /// LockGuard while functions are called, and while calls leave the list.
     running: Lock,
-    /// Held for a moment while the list changes, and while the thread is started; also under `running`.
+    /// LockGuard for a moment while the list changes, and while the thread is started; also under `running`.
     lock: Lock,
     /// Either lock protects the list for readers.
     first: AtomicPtr<Calls>,
@@ -116,7 +121,7 @@ impl Calls {
 }
 
 impl Deferring {
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             running: Lock::new(),
             lock: Lock::new(),
@@ -128,8 +133,8 @@ impl Deferring {
     }
 
     /// Waits for the functions that are being called, and keeps others from being called until the result is dropped.
-    /// The calling thread is offline meanwhile, in qsbr: the thread that calls them may wait for a grace period.
-    fn hold_running<F: Flavor>(&self) -> Option<Held<'_>> {
+    /// While it waits, the calling thread is offline, in qsbr: the thread that calls them may wait for a grace period.
+    fn hold_running<F: Flavor>(&self) -> Option<LockGuard<'_>> {
         let mut held = None;
         offline::<F>(|_| held = Some(self.running.hold()));
         held
@@ -148,8 +153,8 @@ impl Deferring {
     }
 
     /// Starts the thread, if it does not run. Returns an error number if that is impossible. Under `lock`.
-    fn start<F: Flavor>(&self) -> Result<(), c_int> {
-        extern "C" fn main<F: Flavor>(_: *mut c_void) -> *mut c_void {
+    fn start<F: DeferRcu>(&self) -> Result<(), c_int> {
+        extern "C" fn main<F: DeferRcu>(_: *mut c_void) -> *mut c_void {
             if !F::QSBR {
                 F::register_thread();
             }
@@ -167,8 +172,8 @@ impl Deferring {
 }
 
 /// The life of the library's thread.
-fn run<F: Flavor>() -> ! {
-    let (deferring, engine) = (&F::domain().deferring, &F::domain().engine);
+fn run<F: DeferRcu>() -> ! {
+    let (deferring, engine) = (F::deferring(), F::engine());
     loop {
         let seen = deferring.event.count();
         // Relaxed: a thread that defers a call after this check sees it by the lock of its calls.
@@ -207,7 +212,7 @@ fn own_calls<'a, F: Flavor>() -> Option<&'a Calls> {
 }
 
 /// `rcu_defer_register_thread`: 0, or a negative error number.
-pub fn register<F: Flavor>() -> c_int {
+pub fn register<F: DeferRcu>() -> c_int {
     if own_calls::<F>().is_some() {
         return 0;
     }
@@ -215,7 +220,7 @@ pub fn register<F: Flavor>() -> c_int {
     let calls = unsafe { libc::calloc(1, size_of::<Calls>()).cast::<Calls>().as_ref() };
     let Some(calls) = calls else { return -libc::ENOMEM };
     let place = ptr::from_ref(calls).cast_mut();
-    let deferring = &F::domain().deferring;
+    let deferring = F::deferring();
     let _held = deferring.lock.hold();
     if let Err(error) = deferring.start::<F>() {
         // SAFETY: no other thread has seen it.
@@ -230,11 +235,11 @@ pub fn register<F: Flavor>() -> c_int {
 }
 
 /// `rcu_defer_unregister_thread`: makes the calls that are left.
-pub fn unregister<F: Flavor>() {
+pub fn unregister<F: DeferRcu>() {
     let Some(calls) = own_calls::<F>() else { return };
     // A deferred function that defers another call finds a thread that is not registered.
     F::own().private[OWN_CALLS].store(ptr::null_mut(), Relaxed);
-    let deferring = &F::domain().deferring;
+    let deferring = F::deferring();
     let _running = deferring.hold_running::<F>();
     calls.run_all::<F>();
     {
@@ -258,7 +263,7 @@ pub fn unregister<F: Flavor>() {
 /// # Safety
 ///
 /// `function` may be called with `argument` after a grace period, in any thread.
-pub unsafe fn defer<F: Flavor>(function: Deferred, argument: *mut c_void) {
+pub unsafe fn defer<F: DeferRcu>(function: Deferred, argument: *mut c_void) {
     let Some(calls) = own_calls::<F>() else {
         // The thread is not registered: this needs no memory.
         synchronize::<F>();
@@ -281,7 +286,7 @@ pub unsafe fn defer<F: Flavor>(function: Deferred, argument: *mut c_void) {
         }
         barrier_thread::<F>();
     }
-    let deferring = &F::domain().deferring;
+    let deferring = F::deferring();
     // In the child of a fork. Without a thread, calls wait for a barrier, or for a full ring.
     if deferring.started_in.load(Relaxed) != generation() {
         let _held = deferring.lock.hold();
@@ -295,16 +300,16 @@ pub unsafe fn defer<F: Flavor>(function: Deferred, argument: *mut c_void) {
 
 /// `rcu_defer_barrier_thread`: makes the calls that the calling thread has deferred, and waits for those that are being
 /// made.
-pub fn barrier_thread<F: Flavor>() {
+pub fn barrier_thread<F: DeferRcu>() {
     if let Some(calls) = own_calls::<F>() {
-        let _running = F::domain().deferring.hold_running::<F>();
+        let _running = F::deferring().hold_running::<F>();
         calls.run_all::<F>();
     }
 }
 
 /// `rcu_defer_barrier`: makes the calls that all threads have deferred, and waits for those that are being made.
-pub fn barrier<F: Flavor>() {
-    let deferring = &F::domain().deferring;
+pub fn barrier<F: DeferRcu>() {
+    let deferring = F::deferring();
     if deferring.first.load(Relaxed).is_null() {
         return;
     }

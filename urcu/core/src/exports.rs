@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
-use crate::fork::AtFork;
+use crate::hooks::AtFork;
 use crate::queue::{Function, RcuHead};
 
 /// `struct rcu_flavor_struct`, as of liburcu 0.14.
@@ -41,14 +41,18 @@ macro_rules! exports {
         use core::ffi::{c_int, c_ulong, c_void};
         use core::sync::atomic::Ordering::Relaxed;
 
-        use $crate::defer::{self, Deferred};
+        use stillpoint::urcu::Engine;
+        use $crate::call_rcu::{self, CallRcu, Workers};
+        use $crate::defer::{self, DeferRcu, Deferred, Deferring};
         use $crate::exports::Table;
-        use $crate::flavor::{self, Domain, Flavor};
-        use $crate::fork::{self, AtFork};
+        use $crate::flavor::{self, Flavor};
+        use $crate::fork;
+        use $crate::hooks::AtFork;
+        use $crate::inlined::InlinedReaders;
         use $crate::poll;
+        use $crate::progress::Progress;
         use $crate::queue::{Function, RcuHead};
         use $crate::worker::{self, Worker};
-        use $crate::workers;
         use $crate::{barrier, cpus};
 
         #[unsafe(export_name = concat!("urcu_", $name, "_flavor"))]
@@ -71,7 +75,23 @@ macro_rules! exports {
             poll_state,
         };
 
-        static DOMAIN: Domain<$flavor> = Domain::new($flavor);
+        static ENGINE: Engine<InlinedReaders<$flavor>> =
+            Engine::new(InlinedReaders::new($flavor), || $flavor::NAME);
+        static PROGRESS: Progress = Progress::new();
+        static WORKERS: Workers = Workers::new();
+        static DEFERRING: Deferring = Deferring::new();
+
+        impl CallRcu for $flavor {
+            fn workers() -> &'static Workers {
+                &WORKERS
+            }
+        }
+
+        impl DeferRcu for $flavor {
+            fn deferring() -> &'static Deferring {
+                &DEFERRING
+            }
+        }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_synchronize_rcu"))]
         extern "C" fn synchronize_rcu() {
@@ -91,7 +111,7 @@ macro_rules! exports {
         #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu"))]
         unsafe extern "C" fn call_rcu(head: *mut RcuHead, function: Function) {
             // SAFETY: the contract of `call_rcu`.
-            unsafe { workers::call::<$flavor>(head, function) };
+            unsafe { call_rcu::call::<$flavor>(head, function) };
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_barrier"))]
@@ -101,29 +121,29 @@ macro_rules! exports {
 
         #[unsafe(export_name = concat!("urcu_", $name, "_create_call_rcu_data"))]
         extern "C" fn create_call_rcu_data(flags: c_ulong, cpu: c_int) -> *mut Worker {
-            workers::create::<$flavor>(flags, cpu)
+            call_rcu::create::<$flavor>(flags, cpu)
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_data_free"))]
         unsafe extern "C" fn call_rcu_data_free(worker: *mut Worker) {
             // SAFETY: the contract of `call_rcu_data_free`.
-            unsafe { workers::free::<$flavor>(worker) };
+            unsafe { call_rcu::free::<$flavor>(worker) };
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_get_call_rcu_thread"))]
         unsafe extern "C" fn get_call_rcu_thread(worker: *mut Worker) -> libc::pthread_t {
             // SAFETY: the contract of `get_call_rcu_thread`.
-            unsafe { workers::thread_of(worker) }
+            unsafe { call_rcu::thread_of(worker) }
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_get_call_rcu_data"))]
         extern "C" fn get_call_rcu_data() -> *mut Worker {
-            workers::get_worker::<$flavor>()
+            call_rcu::get_worker::<$flavor>()
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_get_default_call_rcu_data"))]
         extern "C" fn get_default_call_rcu_data() -> *mut Worker {
-            workers::get_default_worker::<$flavor>()
+            call_rcu::get_default_worker::<$flavor>()
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_get_cpu_call_rcu_data"))]
@@ -219,7 +239,7 @@ macro_rules! exports {
 macro_rules! protocol_methods {
     ($gp:ident) => {
         #[inline(always)]
-        fn gp(&self) -> &stillpoint::urcu::Gp {
+        fn gp(&self) -> &$crate::inlined::Gp {
             &$gp
         }
 
@@ -233,16 +253,21 @@ macro_rules! protocol_methods {
 #[macro_export]
 macro_rules! flavor_methods {
     ($register:path, $unregister:path) => {
-        fn domain() -> &'static Domain<Self> {
-            &DOMAIN
+        #[inline(always)]
+        fn engine() -> &'static Engine<InlinedReaders<Self>> {
+            &ENGINE
+        }
+
+        fn progress() -> &'static Progress {
+            &PROGRESS
         }
 
         #[inline(always)]
-        fn own<'a>() -> &'a stillpoint::urcu::InlinedReader {
+        fn own<'a>() -> &'a $crate::inlined::InlinedReader {
             own()
         }
 
-        fn own_if_any<'a>() -> Option<&'a stillpoint::urcu::InlinedReader> {
+        fn own_if_any<'a>() -> Option<&'a $crate::inlined::InlinedReader> {
             found_own()
         }
 
@@ -267,10 +292,10 @@ macro_rules! section_exports {
             #[cold]
             #[inline(never)]
             extern "C" fn first() {
-                DOMAIN.readers().enter(own());
+                ENGINE.readers().enter(own());
             }
             match found_own() {
-                Some(own) => DOMAIN.readers().enter(own),
+                Some(own) => ENGINE.readers().enter(own),
                 None => first(),
             }
         }
@@ -280,10 +305,10 @@ macro_rules! section_exports {
             #[cold]
             #[inline(never)]
             extern "C" fn first() {
-                DOMAIN.readers().leave(own());
+                ENGINE.readers().leave(own());
             }
             match found_own() {
-                Some(own) => DOMAIN.readers().leave(own),
+                Some(own) => ENGINE.readers().leave(own),
                 None => first(),
             }
         }

@@ -6,12 +6,12 @@ use core::sync::atomic::Ordering::*;
 use std::time::Duration;
 
 use stillpoint::fence::{self, Backend};
-use stillpoint::urcu::{Engine, InlinedProtocol, InlinedReader, InlinedReaders};
+use stillpoint::urcu::Engine;
 
-use crate::defer::Deferring;
-use crate::poll::Polling;
+use crate::inlined::{InlinedProtocol, InlinedReader, InlinedReaders};
+
+use crate::progress::Progress;
 use crate::report::{Thread, report};
-use crate::workers::Workers;
 
 /// A flavor of liburcu.
 pub trait Flavor: InlinedProtocol + Sized {
@@ -20,8 +20,17 @@ pub trait Flavor: InlinedProtocol + Sized {
     /// Readers may be in signal handlers.
     const IN_HANDLERS: bool = false;
 
-    /// Returns the state of the flavor.
-    fn domain() -> &'static Domain<Self>;
+    /// Returns the grace periods of the flavor.
+    fn engine() -> &'static Engine<InlinedReaders<Self>>;
+
+    /// Returns the readers of the flavor.
+    #[inline(always)]
+    fn readers() -> &'static InlinedReaders<Self> {
+        Self::engine().readers()
+    }
+
+    /// Returns what the threads of the flavor tell each other.
+    fn progress() -> &'static Progress;
 
     /// Returns the reader of the calling thread, registered or not. It must not be used by other threads.
     fn own<'a>() -> &'a InlinedReader;
@@ -39,31 +48,6 @@ pub trait Flavor: InlinedProtocol + Sized {
     fn reset_in_child() {}
 }
 
-/// The state of a flavor.
-#[derive(Debug)]
-pub struct Domain<F: Flavor> {
-    pub engine: Engine<InlinedReaders<F>>,
-    pub workers: Workers,
-    pub deferring: Deferring,
-    pub polling: Polling,
-}
-
-impl<F: Flavor> Domain<F> {
-    pub const fn new(flavor: F) -> Self {
-        Self {
-            engine: Engine::new(InlinedReaders::new(flavor), || F::NAME),
-            workers: Workers::new(),
-            deferring: Deferring::new(),
-            polling: Polling::new(),
-        }
-    }
-
-    #[inline(always)]
-    pub fn readers(&self) -> &InlinedReaders<F> {
-        self.engine.readers()
-    }
-}
-
 /// Returns 1 if readers use compiler barriers, else 0. Chooses the fence, once for the process.
 pub fn has_membarrier() -> u32 {
     (fence::backend() == Backend::Membarrier).into()
@@ -72,8 +56,7 @@ pub fn has_membarrier() -> u32 {
 /// The environment variable with the number of the first grace period, to test what happens when numbers are used up.
 const FIRST_NUMBER: &core::ffi::CStr = c"STILLPOINT_URCU_FIRST_NUMBER";
 
-/// Initializes a flavor when its library is loaded: numbers the next grace period as a test asks, and prepares for
-/// forks.
+/// Numbers the next grace period as a test asks, when the flavor's library is loaded.
 pub fn load<F: Flavor>() {
     // SAFETY: the name and the value are C strings; no other thread changes the environment while the library loads.
     let number = unsafe {
@@ -81,14 +64,9 @@ pub fn load<F: Flavor>() {
         if value.is_null() { 0 } else { libc::strtoul(value, ptr::null_mut(), 0) as u32 }
     };
     if number > 1 && !F::QSBR {
-        let counter = &F::domain().engine.readers().protocol().gp().ctr;
+        let counter = &F::readers().protocol().gp().ctr;
         counter.store(u64::from(number - 1) << 32 | 1, Relaxed);
     }
-    extern "C" fn child<F: Flavor>() {
-        crate::fork::in_child::<F>();
-    }
-    // SAFETY: a function that lives as long as the process. Without memory for it, children keep what they inherit.
-    unsafe { libc::pthread_atfork(None, None, Some(child::<F>)) };
 }
 
 /// All signals are blocked until this is dropped, for a flavor with readers in signal handlers.
@@ -123,7 +101,7 @@ impl Drop for SignalsBlocked {
 
 /// Returns the calling thread's reader if it is registered.
 pub fn registered<'a, F: Flavor>() -> Option<&'a InlinedReader> {
-    F::own_if_any().filter(|own| F::domain().readers().is_registered(own))
+    F::own_if_any().filter(|own| F::readers().is_registered(own))
 }
 
 /// Adds the calling thread's reader to those that grace periods wait for.
@@ -133,13 +111,13 @@ pub fn register<F: Flavor>(own: &InlinedReader) {
         fence::init();
     }
     // SAFETY: the thread unregisters before it ends, as liburcu demands, or, in bp, at its end.
-    unsafe { F::domain().readers().register(own, Thread::current().0) };
+    unsafe { F::readers().register(own, Thread::current().0) };
 }
 
 /// The reverse of [`register`].
 pub fn unregister<F: Flavor>(own: &InlinedReader) {
     let _blocked = SignalsBlocked::during::<F>();
-    F::domain().readers().unregister(own);
+    F::readers().unregister(own);
 }
 
 /// Runs `f`, which waits, while the calling thread is offline, in qsbr. `f` gets the thread's reader if it is outside a
@@ -148,18 +126,18 @@ pub fn offline<F: Flavor>(f: impl FnOnce(Option<&InlinedReader>)) {
     let own = registered::<F>();
     let online = own.filter(|own| F::QSBR && own.ctr.load(Relaxed) != 0);
     if let Some(own) = online {
-        F::domain().readers().report(own, 0);
+        F::readers().report(own, 0);
     }
     f(own.filter(|own| !own.in_section()));
     if let Some(own) = online {
-        F::domain().readers().online(own);
+        F::readers().online(own);
     }
 }
 
 /// Runs `f` in a section of the calling thread. Returns `None` if grace periods do not wait for the thread: it is not
 /// registered, or offline.
 pub fn in_section<F: Flavor, R>(f: impl FnOnce() -> R) -> Option<R> {
-    let (own, readers) = (F::own(), F::domain().readers());
+    let (own, readers) = (F::own(), F::readers());
     if !readers.is_registered(own) || F::QSBR && own.ctr.load(Relaxed) == 0 {
         return None;
     }
@@ -194,5 +172,5 @@ pub fn report_stall<F: Flavor>(thread: u32, waited: Duration) {
 pub fn synchronize<F: Flavor>() {
     is_misused::<F>("synchronize_rcu");
     let _blocked = SignalsBlocked::during::<F>();
-    offline::<F>(|own| F::domain().engine.synchronize(own));
+    offline::<F>(|own| F::engine().synchronize(own));
 }

@@ -1,32 +1,24 @@
 //! What a process does when it forks.
 //!
-//! Programs that fork and go on in the child call `call_rcu_before_fork` and its two counterparts: these pause the
+//! Programs that fork and continue in the child call `call_rcu_before_fork` and its two counterparts: these pause the
 //! workers, so that no callback is half done. The library has a handler of its own as well, which needs no cooperation:
 //! the child forgets the readers and the leader that it has lost, so reading and waiting work in any child. It is
 //! registered when the library is loaded. So handlers of programs and libraries that are linked to it run later.
 //!
 //! No handler runs in a child that `_Fork`, or a system call of the program's own, has made. There the hooks do what
-//! the handler does: they find the [`generation`] of the process that has called a hook before the fork.
+//! the handler does: they find the [`generation()`] of the process that has called a hook before the fork.
 
 use core::cell::UnsafeCell;
-use core::ffi::c_void;
-use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use stillpoint::urcu::reset_fence_in_child;
 
-use crate::flavor::{Flavor, SignalsBlocked, registered};
+use crate::call_rcu::{self, CallRcu};
+use crate::flavor::{SignalsBlocked, registered};
+use crate::generation::{self, generation};
+use crate::hooks::AtFork;
+use crate::lock::Lock;
 use crate::report::Thread;
-use crate::sync::Lock;
-use crate::workers;
-
-/// How many forks lie between the first process and this one, plus one.
-static GENERATION: AtomicU32 = AtomicU32::new(1);
-
-/// Returns a number that is another one in each generation of processes.
-pub fn generation() -> u32 {
-    GENERATION.load(Relaxed)
-}
 
 /// The [`generation`] in which a hook has been called before a fork; 0 if none was.
 static ANNOUNCED_IN: AtomicU32 = AtomicU32::new(0);
@@ -37,7 +29,7 @@ pub fn announce() {
 }
 
 /// A hook is called in the child: does what the library's own handler does, unless that has run.
-pub fn repair_child<F: Flavor>() {
+pub fn repair_child<F: CallRcu>() {
     if ANNOUNCED_IN.load(Relaxed) == generation() {
         if F::FENCED {
             // SAFETY: the child has one thread, which has forked outside the library.
@@ -47,66 +39,16 @@ pub fn repair_child<F: Flavor>() {
     }
 }
 
-/// `struct urcu_atfork`: hooks of liburcu-cds.
-#[repr(C)]
-#[derive(Debug)]
-pub struct AtFork {
-    before: Option<unsafe extern "C" fn(*mut c_void)>,
-    parent: Option<unsafe extern "C" fn(*mut c_void)>,
-    child: Option<unsafe extern "C" fn(*mut c_void)>,
-    private: *mut c_void,
+/// `register_rculfhash_atfork`.
+pub fn register_hooks<F: CallRcu>(hooks: *mut AtFork) {
+    let workers = F::workers();
+    workers.hooks.register(hooks, &workers.lock);
 }
 
-/// The registered hooks, and how often they have been registered. They change under the lock of the workers, which a
-/// fork holds. So does the count to and from 0.
-#[derive(Debug)]
-pub struct Hooks {
-    hooks: AtomicPtr<AtFork>,
-    count: AtomicU32,
-}
-
-impl Hooks {
-    pub(crate) const fn new() -> Self {
-        Self { hooks: AtomicPtr::new(ptr::null_mut()), count: AtomicU32::new(0) }
-    }
-
-    fn call(&self, which: impl FnOnce(&AtFork) -> Option<unsafe extern "C" fn(*mut c_void)>) {
-        // SAFETY: the program keeps hooks valid while they are registered.
-        if let Some(hooks) = unsafe { self.hooks.load(Relaxed).as_ref() }
-            && let Some(hook) = which(hooks)
-        {
-            // SAFETY: the program's function, with the argument that belongs to it.
-            unsafe { hook(hooks.private) };
-        }
-    }
-}
-
-/// `register_rculfhash_atfork`. Waits for a fork only if no hooks are registered: a fork may wait for a section in which
-/// a thread registers them again.
-pub fn register_hooks<F: Flavor>(hooks: *mut AtFork) {
-    let workers = &F::domain().workers;
-    let again = |count: u32| (count > 0).then_some(count + 1);
-    // Relaxed: the hooks are used under the lock.
-    if workers.hooks.count.fetch_update(Relaxed, Relaxed, again).is_ok() {
-        return;
-    }
-    let _held = workers.lock.hold();
-    if workers.hooks.count.fetch_add(1, Relaxed) == 0 {
-        workers.hooks.hooks.store(hooks, Relaxed);
-    }
-}
-
-/// `unregister_rculfhash_atfork`. Waits for a fork only if the hooks go.
-pub fn unregister_hooks<F: Flavor>() {
-    let workers = &F::domain().workers;
-    let not_last = |count: u32| (count > 1).then(|| count - 1);
-    if workers.hooks.count.fetch_update(Relaxed, Relaxed, not_last).is_ok() {
-        return;
-    }
-    let _held = workers.lock.hold();
-    if workers.hooks.count.fetch_sub(1, Relaxed) == 1 {
-        workers.hooks.hooks.store(ptr::null_mut(), Relaxed);
-    }
+/// `unregister_rculfhash_atfork`.
+pub fn unregister_hooks<F: CallRcu>() {
+    let workers = F::workers();
+    workers.hooks.unregister(&workers.lock);
 }
 
 /// The signals that were blocked before the hook of a fork.
@@ -143,14 +85,14 @@ pub fn unblock_in_child() {
 }
 
 /// `call_rcu_before_fork`. Holds the locks until one of the counterparts.
-pub fn before<F: Flavor>() {
-    let workers = &F::domain().workers;
+pub fn before<F: CallRcu>() {
+    let workers = F::workers();
     announce();
     workers.lock.acquire();
     workers.hooks.call(|hooks| hooks.before);
     // Not under `starting`: a thread that needs it may be inside a section for which a worker waits.
     loop {
-        workers::pause::<F>();
+        call_rcu::pause::<F>();
         workers.starting.acquire();
         if workers.is_paused() {
             return;
@@ -160,30 +102,38 @@ pub fn before<F: Flavor>() {
 }
 
 /// `call_rcu_after_fork_parent`.
-pub fn after_in_parent<F: Flavor>() {
-    let workers = &F::domain().workers;
+pub fn after_in_parent<F: CallRcu>() {
+    let workers = F::workers();
     workers.starting.release();
-    workers::resume::<F>();
+    call_rcu::resume::<F>();
     workers.hooks.call(|hooks| hooks.parent);
     workers.lock.release();
 }
 
 /// `call_rcu_after_fork_child`.
-pub fn after_in_child<F: Flavor>() {
-    let workers = &F::domain().workers;
+pub fn after_in_child<F: CallRcu>() {
+    let workers = F::workers();
     repair_child::<F>();
     workers.hooks.call(|hooks| hooks.child);
-    workers::restart_in_child::<F>();
+    call_rcu::restart_in_child::<F>();
+}
+
+/// Registers the library's own handler.
+pub fn load<F: CallRcu>() {
+    extern "C" fn child<F: CallRcu>() {
+        in_child::<F>();
+    }
+    // SAFETY: a function that lives as long as the process. Without memory for it, children keep what they inherit.
+    unsafe { libc::pthread_atfork(None, None, Some(child::<F>)) };
 }
 
 /// The library's own handler, in the child.
-pub(crate) fn in_child<F: Flavor>() {
-    let domain = F::domain();
-    GENERATION.fetch_add(1, Relaxed);
+fn in_child<F: CallRcu>() {
+    generation::begin_next();
     let own = registered::<F>();
-    domain.engine.reset_in_child();
+    F::engine().reset_in_child();
     // SAFETY: the child has one thread, which was in `fork`.
-    unsafe { domain.readers().reset_in_child(own, Thread::current().0) };
+    unsafe { F::readers().reset_in_child(own, Thread::current().0) };
     F::reset_in_child();
-    workers::reset_in_child::<F>();
+    call_rcu::reset_in_child::<F>();
 }

@@ -56,7 +56,7 @@ impl Queue {
 
     /// Takes all callbacks.
     pub fn take(&self) -> Batch {
-        // Acquire: pairs with the Release in `append` of each callback, as read-modify-writes go on with it.
+        // Acquire: pairs with the Release in `append` of each callback, as read-modify-writes continue its release sequence.
         let mut top = self.0.swap(ptr::null_mut(), Acquire);
         let mut first = ptr::null_mut();
         while !top.is_null() {

@@ -1,119 +1,82 @@
-//! A lock and an event, which allocate nothing. In the child of a fork, the locks of the parent are free.
+//! What the readers are made of: atomics of `core` and words to sleep on, or their twins for the model checker.
 
-use core::num::NonZeroU32;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+#[cfg(not(loom))]
+mod native {
+    pub use core::hint::spin_loop;
+    pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
+    use std::ops::Deref;
+    pub use std::sync::{Mutex, MutexGuard};
 
-use stillpoint::urcu::{futex_wait, futex_wake};
+    pub use stillpoint::urcu::{ForkSafe, now};
+    use stillpoint::urcu::{futex_wait_shared, futex_wake_shared};
 
-use crate::fork::generation;
-
-/// A lock of one word: the [`generation`] of its last holder, and 0 (free), [`HELD`] or [`CONTENDED`] in the low bits.
-/// It is free in another generation: a child has lost the holder.
-#[derive(Debug)]
-pub struct Lock(AtomicU32);
-
-const HELD: u32 = 1;
-/// Held, and perhaps waited for.
-const CONTENDED: u32 = 2;
-const SHIFT: u32 = 2;
-
-/// Releases the lock when dropped, in the generation that acquired it.
-#[derive(Debug)]
-pub struct Held<'a>(&'a Lock, u32);
-
-impl Lock {
-    pub const fn new() -> Self {
-        Self(AtomicU32::new(0))
+    /// Returns `rounds`, the number of rounds to spin. In a model there are fewer.
+    pub const fn budget(rounds: u32) -> u32 {
+        rounds
     }
 
-    /// Acquires the lock until the result is dropped.
-    pub fn hold(&self) -> Held<'_> {
-        self.acquire();
-        Held(self, generation())
-    }
+    /// A word to sleep on, which other code may wake.
+    #[repr(transparent)]
+    #[derive(Debug)]
+    pub struct Futex32(AtomicU32);
 
-    pub fn acquire(&self) {
-        let base = generation() << SHIFT;
-        let (mut now, mut taken) = (self.0.load(Relaxed), base | HELD);
-        loop {
-            let is_free = now >> SHIFT != base >> SHIFT;
-            let new = if is_free { taken } else { base | CONTENDED };
-            // Acquire: pairs with the Release in `release`.
-            let changed = now == new || self.0.compare_exchange(now, new, Acquire, Relaxed).is_ok();
-            if changed && is_free {
-                return;
-            }
-            if changed {
-                wait(&self.0, new, None);
-                // Other threads may wait still.
-                taken = new;
-            }
-            now = self.0.load(Relaxed);
+    impl Futex32 {
+        pub const fn new(value: u32) -> Self {
+            Self(AtomicU32::new(value))
+        }
+
+        /// Sleeps until a [`wake_shared`](Self::wake_shared), or until [`now`] would be `until`, unless the word differs
+        /// from `expected`. May return spuriously.
+        pub fn wait_shared(&self, expected: u32, until: Option<u64>) {
+            futex_wait_shared(self, expected, until);
+        }
+
+        /// Wakes at most `count` threads.
+        pub fn wake_shared(&self, count: u32) {
+            futex_wake_shared(self, count);
         }
     }
 
-    /// Releases the lock, which the calling thread holds.
-    pub fn release(&self) {
-        // Release: publishes what the lock protects; pairs with the Acquires in `acquire`.
-        if self.0.swap(0, Release) == generation() << SHIFT | CONTENDED {
-            wake(&self.0, 1);
+    impl Deref for Futex32 {
+        type Target = AtomicU32;
+
+        #[inline(always)]
+        fn deref(&self) -> &AtomicU32 {
+            &self.0
         }
     }
 }
 
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        if self.1 == generation() {
-            self.0.release();
+pub use core::sync::atomic::Ordering;
+
+#[cfg(not(loom))]
+pub use native::*;
+#[cfg(loom)]
+pub use stillpoint::sync::{
+    AtomicPtr, AtomicU32, AtomicU64, ForkSafe, Futex32, Mutex, MutexGuard, budget, fence, now, spin_loop,
+};
+
+/// Executes a statement, which the mutant of this name leaves out: see `stillpoint/src/sync/mod.rs`.
+macro_rules! step {
+    ($name:literal, $($statement:tt)+) => {
+        #[cfg(any(loom, stillpoint_mutants))]
+        let is_left_out = stillpoint::sync::mutant($name);
+        #[cfg(not(any(loom, stillpoint_mutants)))]
+        let is_left_out = false;
+        if !is_left_out {
+            $($statement)+;
         }
-    }
+    };
 }
+pub(crate) use step;
 
-/// Counts what threads wait for.
-#[derive(Debug)]
-pub struct Event(AtomicU32);
-
-impl Event {
-    pub const fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
-    /// Returns the count, to be taken before a condition is checked.
-    pub fn count(&self) -> u32 {
-        // Acquire: the condition; pairs with the Release in `notify`.
-        self.0.load(Acquire)
-    }
-
-    /// Sleeps until the count is no longer `seen`, or until the clock ([`now`](stillpoint::urcu::now)) shows this time.
-    /// May return early.
-    pub fn wait(&self, seen: u32, until: Option<u64>) {
-        wait(&self.0, seen, until);
-    }
-
-    /// Wakes all threads that wait, after the condition has changed.
-    pub fn notify(&self) {
-        // Release: publishes the condition; pairs with the Acquire in `count`.
-        self.0.fetch_add(1, Release);
-        wake(&self.0, u32::MAX);
-    }
-
-    /// Blocks until the condition holds, which a thread that calls [`notify`](Self::notify) establishes.
-    pub fn wait_until(&self, condition: impl Fn() -> bool) {
-        loop {
-            let seen = self.count();
-            if condition() {
-                return;
-            }
-            self.wait(seen, None);
-        }
-    }
+/// Defines a function that is `const` on the machine; loom's atomics have no `const` constructors.
+macro_rules! const_unless_loom {
+    ($(#[$attr:meta])* $vis:vis fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attr])* $vis const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$attr])* $vis fn $($rest)*
+    };
 }
-
-fn wait(word: &AtomicU32, expected: u32, until: Option<u64>) {
-    // Every result means: check again.
-    futex_wait(word, expected, NonZeroU32::MAX, until);
-}
-
-fn wake(word: &AtomicU32, count: u32) {
-    futex_wake(word, count, NonZeroU32::MAX);
-}
+pub(crate) use const_unless_loom;

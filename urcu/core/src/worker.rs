@@ -7,10 +7,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 
 use stillpoint::urcu::now;
 
-use crate::flavor::{Domain, Flavor, SignalsBlocked, offline};
-use crate::fork::generation;
+use crate::flavor::{Flavor, SignalsBlocked, offline};
+use crate::generation::generation;
+use crate::lock::Event;
 use crate::queue::{Function, Queue, RcuHead};
-use crate::sync::Event;
 
 /// How long a worker waits for a grace period of another caller, in nanoseconds.
 const LINGER_NS: u64 = 1_000_000;
@@ -49,6 +49,8 @@ pub struct Worker {
     /// The worker sleeps, or is about to: callers wake it.
     pub(crate) is_idle: AtomicBool,
     pub(crate) event: Event,
+    /// The library's own worker of the flavor, which leads polled grace periods.
+    is_default: bool,
     flags: c_ulong,
     /// The CPU to run on, or -1.
     cpu: c_int,
@@ -70,6 +72,10 @@ pub struct Worker {
 pub(crate) const OWN_WORKER: usize = 0;
 
 impl Worker {
+    pub(crate) const fn new_default() -> Self {
+        Self { is_default: true, ..Self::new(0, -1) }
+    }
+
     pub(crate) const fn new(flags: c_ulong, cpu: c_int) -> Self {
         Self {
             queue: Queue::new(),
@@ -78,6 +84,7 @@ impl Worker {
             status: AtomicU32::new(0),
             is_idle: AtomicBool::new(false),
             event: Event::new(),
+            is_default: false,
             flags,
             cpu,
             is_joined: AtomicBool::new(false),
@@ -157,17 +164,17 @@ impl Worker {
     }
 
     /// The callbacks that were in the queue at this request have been called.
-    pub(crate) fn complete<F: Flavor>(&self, domain: &Domain<F>, requested: u32) {
+    pub(crate) fn complete<F: Flavor>(&self, requested: u32) {
         if self.completed.load(Relaxed) != requested {
             // Release: pairs with the Acquire in `is_settled`.
             self.completed.store(requested, Release);
-            domain.workers.progress.notify();
+            F::progress().event.notify();
         }
     }
 
     /// Returns `true` if callers poll for a grace period that this worker must lead.
-    fn is_polled<F: Flavor>(&self, domain: &Domain<F>) -> bool {
-        ptr::eq(self, &domain.workers.default) && domain.polling.is_wanted(&domain.engine)
+    fn is_polled<F: Flavor>(&self) -> bool {
+        self.is_default && F::progress().is_polled(F::engine())
     }
 
     /// Drops the commands of threads that the child of a fork has lost.
@@ -178,12 +185,12 @@ impl Worker {
     }
 
     /// Sleeps until there is a callback or a command.
-    fn idle<F: Flavor>(&self, domain: &Domain<F>) {
+    fn idle<F: Flavor>(&self) {
         let seen = self.event.count();
         self.is_idle.store(true, Relaxed);
         // Pairs with the fence in `wake_if_idle`.
         fence(SeqCst);
-        if self.queue.is_empty() && self.commands.load(Relaxed) == 0 && !self.is_polled(domain) {
+        if self.queue.is_empty() && self.commands.load(Relaxed) == 0 && !self.is_polled::<F>() {
             self.event.wait(seen, self.is_rt().then(|| now() + POLL_NS));
         }
         self.is_idle.store(false, Relaxed);
@@ -203,7 +210,7 @@ impl Worker {
 
     /// The life of the worker's thread.
     fn run<F: Flavor>(&self) {
-        let domain = F::domain();
+        let engine = F::engine();
         let mut rounds = 0_u32;
         F::register_thread();
         // Callbacks queue callbacks for the same worker, unless they choose another one.
@@ -222,10 +229,10 @@ impl Worker {
                 }
                 let chosen = get_thread_worker::<F>();
                 F::unregister_thread();
-                self.set_status(domain, PAUSED);
+                self.set_status::<F>(PAUSED);
                 self.event.wait_until(|| self.commands.load(Acquire) & PAUSE == 0);
                 self.status.store(0, Relaxed);
-                domain.workers.progress.notify();
+                F::progress().event.notify();
                 F::register_thread();
                 set_thread_worker::<F>(chosen);
                 continue;
@@ -237,27 +244,27 @@ impl Worker {
             if is_last && batch.is_empty() {
                 break;
             }
-            if batch.is_empty() && !self.is_polled(domain) {
-                self.complete(domain, requested);
-                offline::<F>(|_| self.idle(domain));
+            if batch.is_empty() && !self.is_polled::<F>() {
+                self.complete::<F>(requested);
+                offline::<F>(|_| self.idle::<F>());
                 continue;
             }
-            let cookie = domain.engine.snapshot();
+            let cookie = engine.snapshot();
             let mut served = false;
             offline::<F>(|own| {
                 if commands & URGENT == 0 && !is_flood {
                     self.linger();
                 }
-                served = domain.engine.is_done(cookie);
+                served = engine.is_done(cookie);
                 // The thread that waits for the pause may be one that a grace period waits for.
                 if !served && self.commands.load(Relaxed) & PAUSE == 0 {
-                    domain.engine.wait_for(own, cookie);
+                    engine.wait_for(own, cookie);
                     served = true;
                 }
             });
             if served {
                 batch.run();
-                self.complete(domain, requested);
+                self.complete::<F>(requested);
             } else {
                 self.queue.put_back(batch);
             }
@@ -266,7 +273,7 @@ impl Worker {
             }
         }
         F::unregister_thread();
-        self.set_status(domain, STOPPED);
+        self.set_status::<F>(STOPPED);
     }
 
     /// Moves the thread to its CPU, if it has one. After an error it runs anywhere: the CPU may be offline.
@@ -283,14 +290,14 @@ impl Worker {
     }
 
     /// Sets the status, as the last access if that is `STOPPED`: the worker may be freed then.
-    fn set_status<F: Flavor>(&self, domain: &Domain<F>, status: u32) {
+    fn set_status<F: Flavor>(&self, status: u32) {
         // Release: what the worker did; pairs with the Acquire in `wait_for_status`.
         self.status.store(status, Release);
-        domain.workers.progress.notify();
+        F::progress().event.notify();
     }
 
     pub(crate) fn wait_for_status<F: Flavor>(&self, condition: impl Fn(u32) -> bool) {
-        F::domain().workers.progress.wait_until(|| condition(self.status.load(Acquire)));
+        F::progress().event.wait_until(|| condition(self.status.load(Acquire)));
     }
 
     /// Starts the thread, which is joinable. Returns an error number if that is impossible.

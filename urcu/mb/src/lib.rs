@@ -2,8 +2,8 @@
 
 #![cfg(target_arch = "x86_64")]
 
-use stillpoint::urcu::InlinedProtocol;
 use stillpoint_urcu_core::exports::nothing;
+use stillpoint_urcu_core::inlined::InlinedProtocol;
 
 #[cfg(test)]
 use stillpoint_urcu_self as _;
@@ -36,6 +36,7 @@ impl Flavor for Mb {
 
 fn load() {
     flavor::load::<Mb>();
+    fork::load::<Mb>();
 }
 
 #[unsafe(export_name = "urcu_mb_init")]

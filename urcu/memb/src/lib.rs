@@ -4,8 +4,8 @@
 #![cfg(target_arch = "x86_64")]
 
 use core::sync::atomic::AtomicU32;
-use stillpoint::urcu::InlinedProtocol;
 use stillpoint_urcu_core::exports::nothing;
+use stillpoint_urcu_core::inlined::InlinedProtocol;
 
 #[cfg(test)]
 use stillpoint_urcu_self as _;
@@ -44,6 +44,7 @@ impl Flavor for Memb {
 fn load() {
     init();
     flavor::load::<Memb>();
+    fork::load::<Memb>();
 }
 
 /// Inlined readers use compiler barriers from now on, if the kernel has `membarrier(2)`. May be called again.

@@ -2,7 +2,7 @@
 
 #![cfg(target_arch = "x86_64")]
 
-use stillpoint::urcu::InlinedProtocol;
+use stillpoint_urcu_core::inlined::InlinedProtocol;
 
 #[cfg(test)]
 use stillpoint_urcu_self as _;
@@ -33,6 +33,7 @@ impl Flavor for Qsbr {
 
 fn load() {
     flavor::load::<Qsbr>();
+    fork::load::<Qsbr>();
 }
 
 #[unsafe(export_name = "urcu_qsbr_read_lock")]
@@ -49,17 +50,17 @@ extern "C" fn read_ongoing() -> c_int {
 
 #[unsafe(export_name = "urcu_qsbr_quiescent_state")]
 extern "C" fn quiescent_state() {
-    DOMAIN.readers().quiescent_state(own());
+    ENGINE.readers().quiescent_state(own());
 }
 
 #[unsafe(export_name = "urcu_qsbr_thread_offline")]
 extern "C" fn thread_offline() {
-    DOMAIN.readers().report(own(), 0);
+    ENGINE.readers().report(own(), 0);
 }
 
 #[unsafe(export_name = "urcu_qsbr_thread_online")]
 extern "C" fn thread_online() {
-    DOMAIN.readers().online(own());
+    ENGINE.readers().online(own());
 }
 
 #[unsafe(export_name = "urcu_qsbr_register_thread")]

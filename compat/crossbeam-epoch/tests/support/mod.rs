@@ -2,8 +2,7 @@
 
 #![allow(dead_code, reason = "not every test program uses all of it")]
 
-#[path = "../../../../stillpoint/tests/support/deadline.rs"]
-pub mod deadline;
+pub use ::support::deadline;
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread;

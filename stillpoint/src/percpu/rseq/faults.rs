@@ -2,7 +2,7 @@
 //!
 //! Each section has numbered fault points. At a point a test can delay a thread, or make it trap. A trap is a signal in
 //! the middle of the section, which aborts it. The signal handler may yield, sleep, move to another CPU, or execute the
-//! same operation. The mutants of `docs/proof.md` break sections in the same way, one step at a time, to show that the
+//! same operation. The mutants that the tests name break sections in the same way, one step at a time, to show that the
 //! tests notice.
 
 use core::arch::global_asm;

@@ -1,4 +1,4 @@
-//! Other architectures have no critical sections: every attempt fails. The functions are those of `sections.rs`.
+//! Other architectures have no critical sections: every attempt fails. The functions have the names of `sections.rs`.
 
 use super::layout::{AreaRef, CounterRef, FAILED, Pushed};
 

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering::*};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;
 
-use crate::sync::Asked;
+use crate::sync::Requested;
 use crate::sys::pin::is_pinned;
 use crate::sys::rseq::{self, Library};
 
@@ -35,7 +35,7 @@ impl fmt::Display for Mode {
 
 /// The reason for the choice.
 #[derive(Debug, Clone, Copy)]
-enum Why {
+enum ModeReason {
     NotNeeded,
     NoArchitecture,
     NotPinned,
@@ -49,34 +49,36 @@ enum Why {
     NoMemory,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for ModeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let library = |library| match library {
             Library::Unsupported => "the C library knows nothing of rseq",
             _ => "the C library does not register threads",
         };
         match *self {
-            Why::NotNeeded => f.write_str("it needs nothing"),
-            Why::NoArchitecture => f.write_str("there are no critical sections for this architecture"),
-            Why::NotPinned => f.write_str("the dynamic linker refuses to keep this library mapped"),
-            Why::Kernel((major, minor, patch)) => write!(
+            ModeReason::NotNeeded => f.write_str("it needs nothing"),
+            ModeReason::NoArchitecture => f.write_str("there are no critical sections for this architecture"),
+            ModeReason::NotPinned => f.write_str("the dynamic linker refuses to keep this library mapped"),
+            ModeReason::Kernel((major, minor, patch)) => write!(
                 f,
                 "Linux {major}.{minor}.{patch} does not interrupt critical sections on this architecture (6.19 to 7.0.13)"
             ),
-            Why::LibraryRegisters => f.write_str("the C library registers each thread"),
-            Why::LibraryFailed(number) => {
+            ModeReason::LibraryRegisters => f.write_str("the C library registers each thread"),
+            ModeReason::LibraryFailed(number) => {
                 write!(f, "the C library registers threads, but the kernel gives no CPU number ({number})")
             }
             // The kernel's answer to a second registration with another area.
-            Why::Refused(found, libc::EINVAL) => {
+            ModeReason::Refused(found, libc::EINVAL) => {
                 write!(
                     f,
                     "{}, and other code, such as another copy of this library, has registered the thread",
                     library(found)
                 )
             }
-            Why::OwnArea(found) => write!(f, "{}, each is registered here at its first use", library(found)),
-            Why::Refused(found, error) => {
+            ModeReason::OwnArea(found) => {
+                write!(f, "{}, each is registered here at its first use", library(found))
+            }
+            ModeReason::Refused(found, error) => {
                 write!(
                     f,
                     "{}, and the kernel refuses: {}",
@@ -84,7 +86,7 @@ impl fmt::Display for Why {
                     io::Error::from_raw_os_error(error)
                 )
             }
-            Why::NoMemory => f.write_str("no memory to choose in; the next use tries again"),
+            ModeReason::NoMemory => f.write_str("no memory to choose in; the next use tries again"),
         }
     }
 }
@@ -93,8 +95,8 @@ impl fmt::Display for Why {
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
     mode: Mode,
-    asked: Asked<Mode>,
-    why: Why,
+    requested: Requested<Mode>,
+    reason: ModeReason,
     /// That of the rseq areas from the thread pointer, if the C library registers all threads; otherwise 0.
     offset: isize,
     concurrency_ids: bool,
@@ -119,7 +121,7 @@ impl Report {
     /// Returns the reason to display: what was asked for, what was found, and what failed.
     pub fn why(&self) -> impl fmt::Display + '_ {
         let unknown = "STILLPOINT_PERCPU names no mode (rseq, atomic)";
-        fmt::from_fn(move |f| self.asked.explain(self.why, unknown, f))
+        fmt::from_fn(move |f| self.requested.explain(self.reason, unknown, f))
     }
 
     pub(in crate::percpu) fn library_offset(&self) -> isize {
@@ -149,8 +151,8 @@ pub struct Fast {
 /// The report if there is no memory for one, or within the choice.
 static NO_MEMORY: Report = Report {
     mode: Mode::Atomic,
-    asked: Asked::Nothing,
-    why: Why::NoMemory,
+    requested: Requested::Nothing,
+    reason: ModeReason::NoMemory,
     offset: 0,
     concurrency_ids: false,
 };
@@ -168,7 +170,7 @@ pub fn report() -> &'static Report {
     // Acquire: sees the complete report; pairs with the Release in `publish`.
     let report = REPORT.load(Acquire);
     // SAFETY: it is published once, and never freed.
-    unsafe { report.as_ref() }.unwrap_or_else(|| choose_slow(asked_by_environment).0)
+    unsafe { report.as_ref() }.unwrap_or_else(|| choose_slow(requested_by_environment).0)
 }
 
 /// Chooses `mode`, or [`Mode::Atomic`] if that is not available. Ignores the environment.
@@ -185,7 +187,7 @@ pub fn report() -> &'static Report {
 /// assert!(percpu::choose(Mode::Rseq).is_err());
 /// ```
 pub fn choose(mode: Mode) -> Result<&'static Report, AlreadyChosen> {
-    let (report, ours) = choose_slow(|| Asked::For(mode));
+    let (report, ours) = choose_slow(|| Requested::Value(mode));
     if ours || report.mode() == mode { Ok(report) } else { Err(AlreadyChosen(report)) }
 }
 
@@ -216,16 +218,16 @@ pub fn registered() -> Option<(usize, isize)> {
     (cpu.cast_signed() >= 0).then_some((cpu as usize, offset))
 }
 
-/// Returns the report, and whether this call made the choice. `asked` is called if none has been made.
+/// Returns the report, and whether this call made the choice. `requested` is called if none has been made.
 #[cold]
-fn choose_slow(asked: impl FnOnce() -> Asked<Mode>) -> (&'static Report, bool) {
+fn choose_slow(requested: impl FnOnce() -> Requested<Mode>) -> (&'static Report, bool) {
     // Acquire: as in `report`.
     let chosen = REPORT.load(Acquire);
     // SAFETY: as in `report`.
     if let Some(chosen) = unsafe { chosen.as_ref() } {
         return (chosen, false);
     }
-    unless_making(|| publish(select(asked()))).unwrap_or((&NO_MEMORY, false))
+    unless_making(|| publish(select(requested()))).unwrap_or((&NO_MEMORY, false))
 }
 
 /// Publishes `found`, unless another thread was faster. Returns `None` if there is no memory.
@@ -275,23 +277,23 @@ pub fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
     made
 }
 
-fn asked_by_environment() -> Asked<Mode> {
-    Asked::by_environment(c"STILLPOINT_PERCPU", &[("rseq", Mode::Rseq), ("atomic", Mode::Atomic)])
+fn requested_by_environment() -> Requested<Mode> {
+    Requested::by_environment(c"STILLPOINT_PERCPU", &[("rseq", Mode::Rseq), ("atomic", Mode::Atomic)])
 }
 
 /// Returns the report on the mode that is asked for, or on the fallback.
-fn select(asked: Asked<Mode>) -> Report {
+fn select(requested: Requested<Mode>) -> Report {
     #[cfg(stillpoint_faults)]
     super::faults::select();
-    let chosen = match asked {
-        Asked::For(Mode::Atomic) | Asked::Unknown => Err(Why::NotNeeded),
-        Asked::For(Mode::Rseq) | Asked::Nothing => try_rseq(),
+    let chosen = match requested {
+        Requested::Value(Mode::Atomic) | Requested::Unknown => Err(ModeReason::NotNeeded),
+        Requested::Value(Mode::Rseq) | Requested::Nothing => try_rseq(),
     };
     match chosen {
-        Ok((why, offset, size)) => {
-            Report { mode: Mode::Rseq, asked, why, offset, concurrency_ids: rseq::has_mm_cid(size) }
+        Ok((reason, offset, size)) => {
+            Report { mode: Mode::Rseq, requested, reason, offset, concurrency_ids: rseq::has_mm_cid(size) }
         }
-        Err(why) => Report { mode: Mode::Atomic, asked, why, offset: 0, concurrency_ids: false },
+        Err(reason) => Report { mode: Mode::Atomic, requested, reason, offset: 0, concurrency_ids: false },
     }
 }
 
@@ -301,29 +303,33 @@ fn select(asked: Asked<Mode>) -> Report {
 /// # Errors
 ///
 /// Returns the reason that sections cannot be used.
-fn try_rseq() -> Result<(Why, isize, usize), Why> {
+fn try_rseq() -> Result<(ModeReason, isize, usize), ModeReason> {
     if !rseq::SUPPORTED {
-        return Err(Why::NoArchitecture);
+        return Err(ModeReason::NoArchitecture);
     }
     // `rseq_cs` may point into this library after its sections: invariant 7 of `super`.
     if !is_pinned() {
-        return Err(Why::NotPinned);
+        return Err(ModeReason::NotPinned);
     }
     if let Some(release) = rseq::kernel_release()
         && cfg!(target_arch = "aarch64")
         && is_broken_on_arm(release)
     {
-        return Err(Why::Kernel(release));
+        return Err(ModeReason::Kernel(release));
     }
     match rseq::library() {
         Library::Registers { offset, size } => {
             // SAFETY: the rseq area of the calling thread.
             let cpu = unsafe { rseq::cpu_id(offset) }.cast_signed();
-            if cpu < 0 { Err(Why::LibraryFailed(cpu)) } else { Ok((Why::LibraryRegisters, offset, size)) }
+            if cpu < 0 {
+                Err(ModeReason::LibraryFailed(cpu))
+            } else {
+                Ok((ModeReason::LibraryRegisters, offset, size))
+            }
         }
         found => match rseq::register_own() {
-            Ok(_) => Ok((Why::OwnArea(found), 0, rseq::OWN_SIZE)),
-            Err(error) => Err(Why::Refused(found, error.raw_os_error().unwrap_or(0))),
+            Ok(_) => Ok((ModeReason::OwnArea(found), 0, rseq::OWN_SIZE)),
+            Err(error) => Err(ModeReason::Refused(found, error.raw_os_error().unwrap_or(0))),
         },
     }
 }

@@ -1,7 +1,7 @@
 //! What any thread may do with a queue: neither the owner nor the worker as such, a *visitor* that collects what all
 //! threads have deferred ([`CallbackWorker::run_all_ready`](super::super::worker::CallbackWorker::run_all_ready)).
 //!
-//! A visitor is a consumer as others are: it claims the front, and goes on to the next queue if another thread has.
+//! A visitor is a consumer as others are: it claims the front, and proceeds to the next queue if another thread has claimed it.
 
 use super::{BATCH, Consumer, Queue, WANTED};
 use crate::grace_period::engine::Engine;

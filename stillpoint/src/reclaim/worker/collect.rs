@@ -1,19 +1,19 @@
 //! Collecting without the worker: a thread has what all threads have deferred go through a grace period, and runs it.
 //!
-//! For domains whose users expect that: those of `compat/crossbeam-epoch`, where a program flushes a few times and then
+//! For the domains of `compat/crossbeam-epoch`, whose users expect that: a program flushes a few times and then
 //! relies on it that what was deferred has run.
 //!
 //! Neither step waits for a reader. They wait for other threads that do the same work, above all for the worker, which
 //! may have just claimed a queue or begun a grace period: for [`PATIENCE`] at most, as a callback that runs may wait for
-//! the caller. A caller that has waited in vain is the last to wait until a callback has run.
+//! the caller. After a caller that has waited for nothing, no other waits until a callback has run.
 
 use std::time::Duration;
 
-use super::CallbackWorker;
 use crate::reclaim::backlog::Amount;
-use crate::reclaim::host::Host;
+use crate::reclaim::domain::{CallbackWorker, RawDomain, try_synchronize};
 use crate::reclaim::queue::visit::Visit;
 use crate::reclaim::queue::{Pending, Queue};
+use crate::reclaim::running;
 use crate::sync::{Ordering::*, now, spin_loop, step, yield_now};
 
 /// How long a caller waits for other threads: several times what a thread waits for a busy CPU.
@@ -56,15 +56,15 @@ impl Patience<'_> {
 }
 
 impl CallbackWorker {
-    fn patience(&self, may_wait: bool) -> Patience<'_> {
-        Patience { worker: self, spins: SPINS, until: None, may_wait: may_wait && cfg!(not(loom)) }
+    fn patience(&self) -> Patience<'_> {
+        Patience { worker: self, spins: SPINS, until: None, may_wait: !cfg!(loom) && !running::is_any() }
     }
 
     /// The owner runs some of its ready callbacks, at most `limit`.
     #[cfg(not(loom))]
-    pub fn reclaim_up_to(&self, limit: u64, queue: &Queue, host: &impl Host) {
+    pub fn reclaim_up_to(&self, limit: u64, queue: &Queue, domain: &impl RawDomain) {
         if limit != 0 {
-            self.run_own(queue, host, limit);
+            self.run_own(queue, domain, limit);
         }
         if queue.has_freed_much() {
             self.report(queue);
@@ -74,46 +74,46 @@ impl CallbackWorker {
     /// After the push of a block: reports it to the backlog, and wakes the worker if the backlog requires it. Runs
     /// nothing.
     #[cfg(not(loom))]
-    pub fn report_pushed(&self, queue: &Queue, host: &impl Host) {
+    pub fn report_pushed(&self, queue: &Queue, domain: &impl RawDomain) {
         self.report(queue);
         if self.backlog.above_low_mark() && self.state.is_sleeping() {
-            self.provide(false, host);
+            self.provide(false, domain);
         }
     }
 
     /// Has all callbacks that were pushed before go through a grace period, unless a reader blocks it. The caller is
     /// outside; `own` is its queue. Returns `true` if there are callbacks.
     #[cold]
-    pub fn collect(&self, own: Option<&Queue>, host: &impl Host, may_wait: bool) -> bool {
-        if self.pending(host) == Pending::None {
+    pub fn collect(&self, own: Option<&Queue>, domain: &impl RawDomain) -> bool {
+        if self.pending(domain) == Pending::None {
             return false;
         }
-        let mut patience = self.patience(may_wait);
+        let mut patience = self.patience();
         loop {
             // A grace period that serves only what was deferred before it began, and keeps this thread from leading.
-            while Self::another_leads(host) && patience.pause() {}
+            while Self::another_leads(domain) && patience.pause() {}
             let mut leaves_some = false;
-            for (index, queue) in host.queues().enumerate() {
+            for (index, queue) in domain.queues().enumerate() {
                 if queue.pending() == Pending::None {
                     continue;
                 }
                 loop {
-                    let visit = self.wake_for(queue.expect_grace_period(host.engine()), host);
-                    let is_needed = Self::must_wait_for(index, queue, own, host);
+                    let visit = self.wake_for(queue.expect_grace_period(&domain.core().engine), domain);
+                    let is_needed = Self::must_wait_for(index, queue, own, domain);
                     if !(visit.is_claimed && is_needed && patience.pause()) {
                         leaves_some |= visit.leaves_some && is_needed;
                         break;
                     }
                 }
             }
-            let needed = host.engine().snapshot();
-            let is_served = || host.engine().is_done(needed);
-            if !host.try_synchronize() {
+            let needed = domain.core().engine.snapshot();
+            let is_served = || domain.core().engine.is_done(needed);
+            if !try_synchronize(domain) {
                 // Another thread was faster, and serves this one too, or a reader blocks the grace period.
-                while !is_served() && Self::another_leads(host) && patience.pause() {}
+                while !is_served() && Self::another_leads(domain) && patience.pause() {}
             }
             // Again, if a grace period that had begun kept some from this one, or this one failed.
-            let is_blocked = !is_served() && !Self::another_leads(host);
+            let is_blocked = !is_served() && !Self::another_leads(domain);
             let is_done = is_served() && !leaves_some;
             if is_blocked || is_done || !patience.pause() {
                 return true;
@@ -122,18 +122,22 @@ impl CallbackWorker {
     }
 
     /// Runs all callbacks that are ready, of all queues but those that other threads are about to run. `own` is the
-    /// caller's queue.
+    /// caller's queue. Does nothing in a callback: the next one would run inside it, and so on.
     #[cold]
-    pub fn run_all_ready(&self, own: Option<&Queue>, host: &impl Host, may_wait: bool) {
-        let mut patience = self.patience(may_wait);
-        for (index, queue) in host.queues().enumerate() {
-            // Not those that are pushed meanwhile.
+    pub fn run_all_ready(&self, own: Option<&Queue>, domain: &impl RawDomain) {
+        if running::is_any() {
+            return;
+        }
+        let mut patience = self.patience();
+        for (index, queue) in domain.queues().enumerate() {
+            // Not those that are pushed from now on.
             let tail = queue.tail();
             while queue.completed() < tail {
                 let count = |amount| self.count([Amount::default(), amount]);
-                let visit = queue.run_ready(host.engine(), |callback| host.run(callback), count);
-                let visit = self.wake_for(visit, host);
-                let is_needed = || visit.is_claimed && Self::must_wait_for(index, queue, own, host);
+                let visit =
+                    queue.run_ready(&domain.core().engine, |callback| running::run(domain, callback), count);
+                let visit = self.wake_for(visit, domain);
+                let is_needed = || visit.is_claimed && Self::must_wait_for(index, queue, own, domain);
                 let goes_on = visit.has_run || is_needed() && patience.pause();
                 if !goes_on {
                     break;
@@ -143,8 +147,8 @@ impl CallbackWorker {
     }
 
     /// Returns `true` if another thread leads a grace period, and no reader holds it up.
-    fn another_leads(host: &impl Host) -> bool {
-        let engine = host.engine();
+    fn another_leads(domain: &impl RawDomain) -> bool {
+        let engine = &domain.core().engine;
         #[cfg(not(loom))]
         let is_held_up = engine.is_held_up();
         #[cfg(loom)]
@@ -153,14 +157,14 @@ impl CallbackWorker {
     }
 
     /// Returns `true` if no other thread will run what is in the queue, but for the worker.
-    fn must_wait_for(index: usize, queue: &Queue, own: Option<&Queue>, host: &impl Host) -> bool {
-        own.is_some_and(|own| core::ptr::eq(own, queue)) || !host.has_active_owner(index)
+    fn must_wait_for(index: usize, queue: &Queue, own: Option<&Queue>, domain: &impl RawDomain) -> bool {
+        own.is_some_and(|own| core::ptr::eq(own, queue)) || !domain.has_active_owner(index)
     }
 
     /// Wakes the worker if it sleeps for this claim.
-    fn wake_for(&self, visit: Visit, host: &impl Host) -> Visit {
+    fn wake_for(&self, visit: Visit, domain: &impl RawDomain) -> Visit {
         if visit.is_wanted {
-            step!("visitor-does-not-wake-worker", _ = self.provide(false, host));
+            step!("visitor-does-not-wake-worker", _ = self.provide(false, domain));
         }
         visit
     }

@@ -1,5 +1,6 @@
-//! Workers of a domain that gets no threads.
+//! Workers of a domain that gets no threads, and callers that are throttled there.
 
+use core::convert::Infallible;
 use core::panic::Location;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicI32};
@@ -8,28 +9,38 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 
 use super::*;
-use crate::deadline::deadline;
-use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::readers::srcu::SrcuReaders;
+use crate::reclaim::backlog::{MayWait, THROTTLE_TIMEOUT};
 use crate::reclaim::callback::Callback;
+use crate::reclaim::domain::Core;
 use crate::sys::thread::tid;
+use support::deadline::deadline;
 
 struct Domain<F> {
-    engine: Engine<SrcuReaders>,
+    core: Core<SrcuReaders>,
     queue: Queue,
     /// Times at which the domain is to be resumed.
     parked: Mutex<Vec<u64>>,
     /// The next task is taken at once.
     is_taken: AtomicBool,
-    /// Called instead of starting a worker.
-    before_failure: F,
+    /// There is a thread that resumes parked domains.
+    parks: bool,
+    /// Grace periods fail.
+    is_denied: bool,
+    /// Called instead of starting a worker. Returns `true` if another thread will be the worker.
+    start: F,
 }
 
-impl<F: Fn()> Domain<F> {
-    fn new(before_failure: F) -> Self {
-        let engine = Engine::new(SrcuReaders::new(Location::caller()), || "test");
+impl<F: Fn() -> bool> Domain<F> {
+    fn new(start: F) -> Self {
+        let core = Core::new(SrcuReaders::new(Location::caller()), || "test");
         let (parked, is_taken) = (Mutex::new(Vec::new()), AtomicBool::new(false));
-        Self { engine, queue: Queue::new(), parked, is_taken, before_failure }
+        let queue = Queue::new();
+        Self { core, queue, parked, is_taken, parks: true, is_denied: false, start }
+    }
+
+    fn worker(&self) -> &CallbackWorker {
+        &self.core.callbacks
     }
 
     fn parked(&self) -> MutexGuard<'_, Vec<u64>> {
@@ -37,48 +48,48 @@ impl<F: Fn()> Domain<F> {
     }
 }
 
-impl<F: Fn()> Host for Domain<F> {
-    fn engine(&self) -> &Engine<impl ReaderSet> {
-        &self.engine
+impl<F: Fn() -> bool> RawDomain for Domain<F> {
+    type Readers = SrcuReaders;
+
+    fn core(&self) -> &Core<SrcuReaders> {
+        &self.core
     }
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         [&self.queue].into_iter()
     }
 
-    fn is_alone(&self) -> bool {
+    fn current_reader(&self) -> Option<&'static Infallible> {
+        None
+    }
+
+    fn in_read_section(&self) -> bool {
         false
     }
 
-    fn try_synchronize(&self) -> bool {
-        false
-    }
+    fn register_for_fork(&self) {}
 
-    #[cfg(feature = "epoch")]
-    fn has_active_owner(&self, _index: usize) -> bool {
-        false
+    fn defer(&self, _callback: Callback, _lazy: bool) {
+        unreachable!("the tests push themselves");
     }
 
     fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
-        self.engine.wait_for(None, cookie);
+        if self.is_denied {
+            return Err(Denied);
+        }
+        self.core.engine.wait_for(None, cookie);
         Ok(())
     }
 
-    fn run(&self, callback: Callback) {
-        // SAFETY: the contract of `Host::run`: the grace period has ended.
-        assert!(unsafe { callback.run() }.is_none());
+    fn submit(&self, _task: fn(&Self)) -> bool {
+        (self.start)()
     }
 
-    fn start_worker(&self) -> bool {
-        (self.before_failure)();
-        false
-    }
-
-    fn park(&self, due: u64) -> bool {
-        if !self.is_taken.swap(false, Relaxed) {
+    fn park(&self, due: u64, _task: fn(&Self)) -> bool {
+        if self.parks && !self.is_taken.swap(false, Relaxed) {
             self.parked().push(due);
         }
-        true
+        self.parks
     }
 
     fn unpark(&self, due: u64) {
@@ -92,8 +103,8 @@ impl<F: Fn()> Host for Domain<F> {
 
 #[test]
 fn later_pushes_do_not_postpone_the_task_of_a_parked_domain() {
-    let domain = Domain::new(|| ());
-    let worker = CallbackWorker::new();
+    let domain = Domain::new(|| false);
+    let worker = domain.worker();
     worker.notify(false, &domain);
     let [due] = domain.parked()[..] else { panic!("the domain is parked") };
     for _ in 0..100 {
@@ -105,8 +116,8 @@ fn later_pushes_do_not_postpone_the_task_of_a_parked_domain() {
 #[test]
 fn domain_whose_task_is_taken_before_it_is_parked_gets_another() {
     for lazy in [false, true] {
-        let domain = Domain::new(|| ());
-        let worker = CallbackWorker::new();
+        let domain = Domain::new(|| false);
+        let worker = domain.worker();
         domain.is_taken.store(true, Relaxed);
         worker.notify(lazy, &domain);
         assert_eq!(domain.parked().len(), 1, "lazy: {lazy}");
@@ -122,7 +133,7 @@ fn barrier_goes_on_when_the_last_handle_is_dropped_in_a_stall_hook_and_no_worker
     // Another thread calls `barrier` when there is to be a worker.
     let domain = Domain::new(|| {
         if tid() != dropper {
-            return;
+            return false;
         }
         begin.send(()).expect("the waiter exists");
         let is_asleep = || {
@@ -132,8 +143,9 @@ fn barrier_goes_on_when_the_last_handle_is_dropped_in_a_stall_hook_and_no_worker
         while !is_asleep() {
             thread::yield_now();
         }
+        false
     });
-    let worker = CallbackWorker::new();
+    let worker = domain.worker();
     // SAFETY: no other thread pushes.
     let _ = unsafe { domain.queue.push(Callback::call(|| (), None), false) };
     thread::scope(|s| {
@@ -148,4 +160,52 @@ fn barrier_goes_on_when_the_last_handle_is_dropped_in_a_stall_hook_and_no_worker
         assert_eq!(waiting.join().expect("it returns"), Ok(()));
     });
     assert_eq!(domain.queue.completed(), 1);
+}
+
+/// Returns a worker above its limit, with callbacks in the queue of the domain.
+fn above_the_limit<F: Fn() -> bool>(domain: &Domain<F>) -> &CallbackWorker {
+    let worker = domain.worker();
+    worker.set_limits(Limits { count: 1, bytes: u64::MAX });
+    for _ in 0..4 {
+        // SAFETY: no other thread pushes.
+        let _ = unsafe { domain.queue.push(Callback::call(|| (), None), false) };
+    }
+    worker.report(&domain.queue);
+    worker
+}
+
+/// Throttles the caller, which must return before its time is up.
+fn throttle<F: Fn() -> bool>(worker: &CallbackWorker, domain: &Domain<F>) {
+    assert!(worker.throttle_above_mark(None, domain));
+    // After one whose time was up, callers are paced.
+    assert_eq!(worker.backlog.begin_wait(MayWait::Yes), THROTTLE_TIMEOUT);
+}
+
+#[test]
+fn throttled_caller_does_not_wait_if_no_worker_can_be_had() {
+    let _running = deadline();
+    let domain = Domain { parks: false, ..Domain::new(|| false) };
+    throttle(above_the_limit(&domain), &domain);
+}
+
+#[test]
+fn failed_grace_period_lets_a_throttled_caller_go() {
+    let _running = deadline();
+    let (is_started, has_returned) = (AtomicBool::new(false), AtomicBool::new(false));
+    let start = || {
+        is_started.store(true, Release);
+        true
+    };
+    let domain = Domain { is_denied: true, ..Domain::new(start) };
+    let worker = above_the_limit(&domain);
+    thread::scope(|s| {
+        s.spawn(|| {
+            throttle(worker, &domain);
+            has_returned.store(true, Release);
+        });
+        while !is_started.load(Acquire) {
+            thread::yield_now();
+        }
+        worker.work(&domain, || has_returned.load(Acquire));
+    });
 }

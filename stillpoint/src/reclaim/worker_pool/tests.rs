@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::{fs, thread};
 
 use super::*;
-use crate::deadline::deadline;
+use support::deadline::deadline;
 
 /// The pool belongs to the process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -23,7 +23,7 @@ fn until(mut condition: impl FnMut() -> bool) {
 
 fn workers() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
-    // A thread may end meanwhile.
+    // A thread may end at any time.
     let names = tasks.flat_map(|task| fs::read_to_string(task.path().join("comm")));
     names.filter(|name| name.trim() == "stillpoint-rcu").count()
 }

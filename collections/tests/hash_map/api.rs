@@ -1,0 +1,550 @@
+//! The hash map, as its users call it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+use crate::counted::{Alive, Counted};
+use crate::hashers::{MASKS, Masked};
+use stillpoint::rcu::Global;
+use stillpoint::{Domain as _, qsbr, rcu, srcu};
+use stillpoint_collections::HashMap;
+use stillpoint_collections::hash_map::{Compute, Operation};
+use support::deadline::deadline;
+
+#[test]
+fn entry_is_found_until_it_is_removed() {
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    assert_eq!((map.get("a", &guard), map.len()), (None, 0));
+    assert_eq!(map.insert("a".to_owned(), 1, &guard), None);
+    assert_eq!((map.get("a", &guard), map.len()), (Some(&1), 1));
+    assert_eq!(map.insert("a".to_owned(), 2, &guard), Some(&1));
+    assert_eq!(map.get_key_value("a", &guard), Some((&"a".to_owned(), &2)));
+    assert!(map.contains_key("a", &guard) && !map.contains_key("b", &guard));
+    assert_eq!(map.remove("b", &guard), None);
+    assert_eq!(map.remove_entry("a", &guard), Some((&"a".to_owned(), &2)));
+    assert_eq!((map.get("a", &guard), map.len(), map.is_empty()), (None, 0, true));
+}
+
+#[test]
+fn table_grows_and_shrinks() {
+    for &mask in MASKS {
+        let count = if mask == u64::MAX { 10_000 } else { 500 };
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        for key in 0..count {
+            assert_eq!(map.insert(key, key + 1, &guard), None);
+        }
+        assert!((0..count).all(|key| map.get(&key, &guard) == Some(&(key + 1))));
+        assert_eq!((map.get(&count, &guard), map.len()), (None, count));
+        let grown = map.capacity(&guard);
+        for key in 0..count - 1 {
+            assert_eq!(map.remove(&key, &guard), Some(&(key + 1)));
+        }
+        assert_eq!(map.iter(&guard).collect::<Vec<_>>(), [(&(count - 1), &count)]);
+        if mask == u64::MAX {
+            assert!(
+                grown >= count && map.capacity(&guard) < grown / 16,
+                "{} to {}",
+                grown,
+                map.capacity(&guard)
+            );
+        }
+    }
+}
+
+#[test]
+fn table_grows_only_with_its_entries() {
+    let map = HashMap::with_hasher(Masked(0));
+    let guard = rcu::enter();
+    map.insert(0, (), &guard);
+    let first = map.capacity(&guard);
+    (1..first).for_each(|key| {
+        map.insert(key, (), &guard);
+    });
+    assert_eq!(map.capacity(&guard), first);
+}
+
+#[test]
+fn table_does_not_shrink_below_its_capacity() {
+    let map = HashMap::with_capacity(10_000);
+    let guard = rcu::enter();
+    let capacity = map.capacity(&guard);
+    assert!(capacity >= 10_000);
+    (0..10_000).for_each(|key| {
+        map.insert(key, (), &guard);
+    });
+    map.clear(&guard);
+    assert_eq!((map.capacity(&guard), map.len()), (capacity, 0));
+    map.reserve(50_000, &guard);
+    assert!(map.capacity(&guard) >= 50_000);
+}
+
+#[test]
+fn reserved_room_stays_until_the_map_is_shrunk() {
+    let _running = deadline();
+    for map in [HashMap::new(), HashMap::with_capacity(1_000)] {
+        let guard = rcu::enter();
+        map.reserve(100_000, &guard);
+        let capacity = map.capacity(&guard);
+        for key in 0..1000 {
+            map.insert(key, (), &guard);
+            map.remove(&key, &guard);
+        }
+        assert_eq!(map.capacity(&guard), capacity, "a removal has undone the reservation");
+        (0..10_000).for_each(|key| {
+            map.insert(key, (), &guard);
+        });
+        map.shrink_to_fit(&guard);
+        let shrunk = map.capacity(&guard);
+        assert!((10_000..capacity / 2).contains(&shrunk), "{capacity} to {shrunk}");
+        assert_eq!((map.len(), map.iter(&guard).count()), (10_000, 10_000));
+        // From now on, the table follows its entries.
+        (0..10_000).for_each(|key| {
+            map.remove(&key, &guard);
+        });
+        assert!(map.capacity(&guard) < shrunk / 2);
+    }
+}
+
+#[test]
+fn entry_gets_the_key_of_the_last_insertion() {
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    let (first, second) = ("key".to_owned(), "key".to_owned());
+    let address = second.as_ptr();
+    map.insert(first, 1, &guard);
+    map.insert(second, 2, &guard);
+    assert_eq!(map.get_key_value("key", &guard).map(|(key, _)| key.as_ptr()), Some(address));
+}
+
+#[test]
+fn new_value_is_inserted_only_if_the_key_has_none() {
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    assert_eq!(map.get_or_insert_with(1, || 10, &guard), &10);
+    assert_eq!(map.get_or_insert_with(1, || panic!("not called"), &guard), &10);
+    // The closure inserts the key itself.
+    let inserts = || {
+        map.insert(2, 20, &guard);
+        21
+    };
+    assert_eq!(map.get_or_insert_with(2, inserts, &guard), &20);
+}
+
+#[test]
+fn key_that_was_inserted_meanwhile_in_a_chained_bucket_is_found() {
+    // All hashes are equal, so the key comes into the first bucket of a chain, or into a later one.
+    for others in 0..20 {
+        let map = HashMap::with_hasher(Masked(0));
+        let guard = rcu::enter();
+        (0..others).for_each(|key| _ = map.insert(key, key, &guard));
+        let inserts = || {
+            map.insert(others, 1, &guard);
+            2
+        };
+        assert_eq!(map.get_or_insert_with(others, inserts, &guard), &1, "{others} others");
+        assert_eq!(map.len(), others as usize + 1, "a key is there twice");
+    }
+}
+
+#[test]
+fn update_replaces_the_value_that_it_has_seen() {
+    let map = HashMap::from([(1, vec![1])]);
+    let guard = rcu::enter();
+    assert_eq!(map.update(2, |_| panic!("not called"), &guard), None);
+    assert_eq!(map.modify(1, |value| value.push(2), &guard), Some(&vec![1, 2]));
+    // The entry changes meanwhile, once.
+    let disturbed = Cell::new(false);
+    let update = |old: &Vec<i32>| {
+        if !disturbed.replace(true) {
+            map.insert(1, vec![7], &guard);
+        }
+        [&old[..], &[8]].concat()
+    };
+    assert_eq!(map.update(1, update, &guard), Some(&vec![7, 8]));
+}
+
+#[test]
+fn compute_does_what_its_closure_says() {
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    let insert = |_: Option<(&u32, &u32)>| Operation::<_, ()>::Insert(1);
+    assert_eq!(map.compute(1, insert, &guard), Compute::Inserted(&1, &1));
+    assert_eq!(map.compute(1, insert, &guard), Compute::Updated { old: (&1, &1), new: (&1, &1) });
+    let remove = |_: Option<(&u32, &u32)>| Operation::<_, ()>::Remove;
+    assert_eq!(map.compute(1, remove, &guard), Compute::Removed(Some((&1, &1))));
+    assert_eq!(map.compute(1, remove, &guard), Compute::Removed(None));
+    assert_eq!(map.compute(1, |entry| Operation::Abort(entry.is_none()), &guard), Compute::Aborted(true));
+    // The key is removed meanwhile.
+    map.insert(2, 2, &guard);
+    let removed = map.compute(
+        2,
+        |entry| match entry {
+            Some(_) => {
+                map.remove(&2, &guard);
+                Operation::Insert(3)
+            }
+            None => Operation::Abort("gone"),
+        },
+        &guard,
+    );
+    assert_eq!(removed, Compute::Aborted("gone"));
+}
+
+#[test]
+fn iterator_returns_each_entry_once() {
+    for &mask in MASKS {
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        (0..300).for_each(|key| {
+            map.insert(key, -key, &guard);
+        });
+        let mut entries: Vec<_> = map.iter(&guard).map(|(&key, &value)| (key, value)).collect();
+        entries.sort_unstable();
+        assert!(entries.into_iter().eq((0..300).map(|key| (key, -key))));
+        assert_eq!(map.keys(&guard).count(), 300);
+        assert_eq!(map.values(&guard).sum::<i32>(), -(0..300).sum::<i32>());
+    }
+}
+
+/// Between the steps of the iterator the table grows, and shrinks to its least size.
+#[test]
+fn iterator_sees_what_stays_while_the_table_is_resized() {
+    for &mask in MASKS {
+        let (stay, come) = match mask {
+            u64::MAX if cfg!(miri) => (20, 60),
+            _ if cfg!(miri) => (12, 24),
+            u64::MAX => (200, 1800),
+            _ => (30, 60),
+        };
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        (0..stay).for_each(|key| {
+            map.insert(key, (), &guard);
+        });
+        let mut seen = BTreeSet::new();
+        for (step, (&key, ())) in map.iter(&guard).enumerate() {
+            assert!(seen.insert(key), "an entry is returned twice");
+            let from = 1000 + step / 10 * come;
+            match step % 10 {
+                0 if step < 100 => (from..from + come).for_each(|key| {
+                    map.insert(key, (), &guard);
+                }),
+                5 => (from..from + come).for_each(|key| {
+                    map.remove(&key, &guard);
+                }),
+                _ => {}
+            }
+        }
+        assert_eq!(seen.into_iter().filter(|&key| key < stay).count(), stay, "an entry is missed that stays");
+    }
+}
+
+#[test]
+fn retain_keeps_what_its_closure_accepts() {
+    let map: HashMap<_, _> = HashMap::from_iter((0..1000).map(|key| (key, key)));
+    let guard = rcu::enter();
+    map.retain(|key, value| key % 3 == 0 && key == value, &guard);
+    assert_eq!((map.len(), map.iter(&guard).count()), (334, 334));
+    map.clear(&guard);
+    assert_eq!((map.len(), map.iter(&guard).count()), (0, 0));
+}
+
+/// A hasher that never gives the same hash twice.
+struct Lying(AtomicU64);
+
+impl BuildHasher for Lying {
+    type Hasher = LyingHasher;
+
+    fn build_hasher(&self) -> LyingHasher {
+        LyingHasher(self.0.fetch_add(1, Relaxed))
+    }
+}
+
+struct LyingHasher(u64);
+
+impl Hasher for LyingHasher {
+    fn finish(&self) -> u64 {
+        self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+}
+
+#[test]
+fn retain_and_clear_find_entries_without_their_hasher() {
+    let map = HashMap::with_hasher(Lying(AtomicU64::new(0)));
+    let guard = rcu::enter();
+    (0..1000).for_each(|key| {
+        map.insert(key, key, &guard);
+    });
+    let hashes = map.hasher().0.load(Relaxed);
+    map.retain(|key, _| key % 3 == 0, &guard);
+    assert_eq!((map.len(), map.iter(&guard).count()), (334, 334));
+    map.clear(&guard);
+    assert_eq!((map.len(), map.iter(&guard).count()), (0, 0));
+    assert_eq!(map.hasher().0.load(Relaxed), hashes, "a key was hashed again");
+}
+
+#[test]
+fn clear_removes_keys_that_equal_nothing() {
+    struct Never(u32);
+    impl std::hash::Hash for Never {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+    impl PartialEq for Never {
+        fn eq(&self, _: &Self) -> bool {
+            false
+        }
+    }
+    impl Eq for Never {}
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    for key in [1, 1, 2] {
+        assert_eq!(map.insert(Never(key), (), &guard), None);
+    }
+    map.clear(&guard);
+    assert!(map.is_empty());
+}
+
+#[test]
+fn retain_asks_about_the_value_that_took_the_place_of_the_last() {
+    let map = HashMap::from([(1, 1)]);
+    let guard = rcu::enter();
+    let asked = RefCell::new(Vec::new());
+    map.retain(
+        |_, &value| {
+            asked.borrow_mut().push(value);
+            if value == 1 {
+                map.insert(1, 2, &guard);
+            }
+            false
+        },
+        &guard,
+    );
+    assert_eq!((asked.into_inner(), map.len()), (vec![1, 2], 0));
+}
+
+#[test]
+fn map_is_collected_extended_cloned_and_taken_apart() {
+    let mut map: HashMap<_, _> = (0..100).map(|key| (key, key.to_string())).collect();
+    map.extend([(100, "new".to_owned())]);
+    (&map).extend([(100, "100".to_owned())]);
+    let clone = map.clone();
+    drop(map);
+    assert_eq!(format!("{:?}", clone), "HashMap { len: 101, .. }");
+    let mut entries: Vec<_> = clone.into_iter().collect();
+    entries.sort_unstable();
+    assert!(entries.into_iter().eq((0..=100).map(|key| (key, key.to_string()))));
+}
+
+#[test]
+fn view_has_the_guard_inside() {
+    let map = HashMap::new();
+    let pinned = map.pin();
+    assert_eq!(pinned.insert(1, 2), None);
+    assert_eq!(pinned.get_or_insert_with(1, || 3), &2);
+    assert_eq!(pinned.update(1, |old| old * 2), Some(&4));
+    assert_eq!((pinned.get(&1), pinned.contains_key(&2)), (Some(&4), false));
+    assert_eq!(format!("{pinned:?}"), "{1: 4}");
+    assert_eq!((&pinned).into_iter().count(), 1);
+    assert_eq!(pinned.remove(&1), Some(&4));
+    assert_eq!((pinned.map().len(), pinned.iter().count()), (0, 0));
+    assert_eq!(map.capacity(pinned.guard()), map.capacity(&rcu::enter()));
+}
+
+static STATIC: HashMap<u32, u32, BuildHasherDefault<DefaultHasher>> =
+    HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
+
+#[test]
+fn static_map_is_made_by_its_first_writers() {
+    let _running = deadline();
+    let start = Barrier::new(4);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                assert_eq!(STATIC.insert(thread, thread, &rcu::enter()), None);
+            });
+        }
+    });
+    let guard = rcu::enter();
+    assert_eq!(STATIC.keys(&guard).copied().collect::<BTreeSet<_>>(), (0..4).collect());
+}
+
+#[test]
+fn map_works_in_domains_of_all_kinds() {
+    let map = HashMap::with_capacity_in(10, qsbr::Global);
+    let thread = qsbr::register();
+    map.insert(1, 2, &thread);
+    assert_eq!(map.remove(&1, &thread), Some(&2));
+    drop(thread);
+
+    let domain = srcu::Domain::new();
+    let map = HashMap::new_in(domain.clone());
+    map.insert(1, 2, &domain.enter());
+    let guard = map.domain().enter();
+    assert_eq!(map.get(&1, &guard), Some(&2));
+}
+
+#[test]
+fn guard_of_another_srcu_domain_is_refused() {
+    let (map, other) = (HashMap::new_in(srcu::Domain::new()), srcu::Domain::new());
+    map.insert(1, 1, &map.domain().enter());
+    let guard = other.enter();
+    let operations: [&dyn Fn(); 13] = [
+        &|| {
+            map.get(&1, &guard);
+        },
+        &|| {
+            map.insert(1, 2, &guard);
+        },
+        &|| {
+            map.remove(&1, &guard);
+        },
+        &|| {
+            map.get_or_insert_with(1, || 2, &guard);
+        },
+        &|| {
+            map.update(1, |_| 2, &guard);
+        },
+        &|| {
+            map.compute(1, |_| Operation::<_, ()>::Remove, &guard);
+        },
+        &|| {
+            map.iter(&guard);
+        },
+        &|| {
+            map.keys(&guard);
+        },
+        &|| map.retain(|_, _| false, &guard),
+        &|| map.clear(&guard),
+        &|| map.reserve(1000, &guard),
+        &|| map.shrink_to_fit(&guard),
+        &|| {
+            map.capacity(&guard);
+        },
+    ];
+    for (number, operation) in operations.iter().enumerate() {
+        assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "operation {number}");
+    }
+    assert_eq!(map.get(&1, &map.domain().enter()), Some(&1));
+}
+
+#[test]
+fn every_key_and_value_is_dropped_once() {
+    static ALIVE: Alive = Alive::new(0);
+    stillpoint::domain! { struct Own; }
+    let counted = |number| Counted::new(number, &ALIVE);
+    for &mask in MASKS {
+        let map = HashMap::with_hasher_in(Masked(mask), Own);
+        for round in 0..3 {
+            let guard = Own::enter();
+            for key in 0..if cfg!(miri) { 70 } else { 200 } {
+                map.insert(counted(key), counted(round), &guard);
+            }
+            map.modify(counted(3), |_| (), &guard);
+            map.get_or_insert_with(counted(3), || counted(1), &guard);
+            map.retain(|key, _| key.get() % 3 != round, &guard);
+        }
+        Own.barrier();
+        assert_eq!(ALIVE.load(Relaxed), 2 * map.len() as i64);
+        // In the middle of a resize, with some probability.
+        let guard = Own::enter();
+        (0..70).for_each(|key| {
+            map.insert(counted(1000 + key), counted(0), &guard);
+        });
+        drop(guard);
+        if mask == 0 {
+            drop(map);
+        } else {
+            assert_eq!(map.len(), map.into_iter().count());
+        }
+        Own.barrier();
+        assert_eq!(ALIVE.load(Relaxed), 0);
+    }
+}
+
+#[test]
+fn table_shrinks_by_half_at_a_time() {
+    let _running = deadline();
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    (0..50_000).for_each(|key| {
+        map.insert(key, (), &guard);
+    });
+    let mut capacity = map.capacity(&guard);
+    let least = HashMap::from([(0, ())]).capacity(&guard);
+    for key in 0..50_000 {
+        map.remove(&key, &guard);
+        let now = map.capacity(&guard);
+        assert!(now == capacity || now == capacity / 2, "{capacity} to {now}");
+        capacity = now;
+    }
+    assert!(capacity <= 16 * least, "{capacity} remain, {least} is the least");
+}
+
+#[test]
+fn iterator_survives_any_number_of_resizes() {
+    let _running = deadline();
+    let walk = || {
+        let map = HashMap::from([(0, 0)]);
+        let guard = rcu::enter();
+        let entries = map.iter(&guard);
+        for _ in 0..1000 {
+            map.reserve(200, &guard);
+            map.shrink_to_fit(&guard);
+        }
+        assert_eq!(entries.count(), 1);
+    };
+    let small = thread::Builder::new().stack_size(64 << 10);
+    small.spawn(walk).expect("a thread").join().expect("no panic");
+}
+
+#[test]
+fn table_that_cannot_be_allocated_changes_nothing() {
+    let _running = deadline();
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    map.insert(0, 0, &guard);
+    let capacity = map.capacity(&guard);
+    assert!(catch_unwind(AssertUnwindSafe(|| map.reserve(usize::MAX, &guard))).is_err());
+    for key in 0..1000 {
+        map.insert(key, key, &guard);
+    }
+    map.reserve(0, &guard);
+    assert!(map.capacity(&guard) > capacity);
+    assert_eq!(map.iter(&guard).count(), 1000);
+}
+
+#[test]
+fn reserve_returns_with_room_beside_other_threads() {
+    let _running = deadline();
+    for _ in 0..20 {
+        let map = HashMap::new();
+        thread::scope(|scope| {
+            for thread in 0..3_usize {
+                let map = &map;
+                scope.spawn(move || {
+                    for size in (1..8).map(|power| (300 + thread) << power) {
+                        let guard = rcu::enter();
+                        map.insert(size, (), &guard);
+                        map.reserve(size, &guard);
+                        let capacity = map.capacity(&guard);
+                        assert!(capacity >= size, "room for {capacity}, not for {size}");
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,262 @@
+//! The hash map, whose closures, comparisons and destructors panic, or use the map.
+
+use std::cell::Cell;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::hashers::{MASKS, Masked};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, Global};
+use stillpoint_collections::HashMap;
+use stillpoint_collections::hash_map::Operation;
+use support::deadline::deadline;
+
+thread_local!(static PANICS: Cell<bool> = const { Cell::new(false) });
+
+/// A key whose comparison panics if the thread says so, and uses a map.
+#[derive(Debug)]
+struct Key(u32);
+
+static COMPARED: HashMap<Key, u32, BuildHasherDefault<DefaultHasher>> =
+    HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(!PANICS.get(), "comparison");
+        if self.0 == 9 && other.0 == 9 {
+            // No lock is held: this does not deadlock.
+            COMPARED.insert(Key(100), 100, &rcu::enter());
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+#[test]
+fn panic_or_change_in_a_comparison_leaves_the_map_whole() {
+    let guard = rcu::enter();
+    (0..20).for_each(|key| {
+        COMPARED.insert(Key(key), key, &guard);
+    });
+    let operations: [&dyn Fn(); 4] = [
+        &|| {
+            COMPARED.insert(Key(0), 7, &guard);
+        },
+        &|| {
+            COMPARED.insert(Key(30), 7, &guard);
+        },
+        &|| {
+            COMPARED.remove(&Key(0), &guard);
+        },
+        &|| {
+            COMPARED.get(&Key(0), &guard);
+        },
+    ];
+    for operation in operations {
+        PANICS.set(true);
+        assert!(catch_unwind(AssertUnwindSafe(operation)).is_err());
+        PANICS.set(false);
+    }
+    assert_eq!((COMPARED.len(), COMPARED.get(&Key(0), &guard)), (20, Some(&0)));
+    assert_eq!(COMPARED.insert(Key(9), 10, &guard), Some(&9));
+    assert_eq!(COMPARED.get(&Key(100), &guard), Some(&100));
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| COMPARED.update(Key(1), |_| panic!("closure"), &guard))).is_err()
+    );
+    assert_eq!((COMPARED.len(), COMPARED.remove(&Key(1), &guard)), (21, Some(&1)));
+}
+
+/// Changes an entry in each call of the closure of an operation on the same key.
+#[test]
+fn closure_that_always_changes_its_own_entry_panics() {
+    let _running = deadline();
+    let map = HashMap::from([(1, 0), (2, 0)]);
+    let guard = rcu::enter();
+    let replace = || {
+        map.insert(1, 0, &guard);
+    };
+    let operations: [&dyn Fn(); 3] = [
+        &|| {
+            map.update(
+                1,
+                |_| {
+                    replace();
+                    7
+                },
+                &guard,
+            );
+        },
+        &|| {
+            map.compute(
+                1,
+                |_| {
+                    replace();
+                    Operation::<_, ()>::Remove
+                },
+                &guard,
+            );
+        },
+        &|| {
+            map.retain(
+                |_, _| {
+                    replace();
+                    false
+                },
+                &guard,
+            )
+        },
+    ];
+    for (number, operation) in operations.iter().enumerate() {
+        assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "operation {number}");
+    }
+    assert_eq!(map.get(&1, &guard), Some(&0));
+}
+
+#[test]
+fn closure_that_stops_changing_its_own_entry_succeeds() {
+    let _running = deadline();
+    let map = HashMap::from([(1, 0)]);
+    let guard = rcu::enter();
+    let calls = Cell::new(0);
+    let update = |_: &u32| {
+        calls.set(calls.get() + 1);
+        // Another entry in each call, and the own one in the first calls.
+        map.insert(2, calls.get(), &guard);
+        if calls.get() <= 900 {
+            map.insert(1, calls.get(), &guard);
+        }
+        7
+    };
+    assert_eq!((map.update(1, update, &guard), calls.get()), (Some(&7), 901));
+}
+
+/// The closure changes other entries, which the walk has passed, or not reached yet.
+#[test]
+fn retain_asks_about_the_entries_that_are_there() {
+    for &mask in MASKS {
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        let fill = || (0..100).for_each(|key| _ = map.insert(key, 0, &guard));
+        let asked = Cell::new(0);
+        let is_first = || asked.replace(asked.get() + 1) == 0;
+        fill();
+        let replaces = |_: &u32, value: &u32| {
+            if is_first() {
+                (0..100).for_each(|key| _ = map.insert(key, 1, &guard));
+            }
+            *value == 0
+        };
+        map.retain(replaces, &guard);
+        assert_eq!((map.len(), asked.get()), (1, 100), "mask {mask:#x}");
+        fill();
+        asked.set(0);
+        let removes = |_: &u32, _: &u32| {
+            if is_first() {
+                (0..100).for_each(|key| _ = map.remove(&key, &guard));
+            }
+            true
+        };
+        map.retain(removes, &guard);
+        assert_eq!((map.len(), asked.get()), (0, 1), "mask {mask:#x}");
+    }
+}
+
+thread_local!(static CHANGES: Cell<bool> = const { Cell::new(false) });
+
+/// A key whose comparison changes another entry of the same hash.
+#[derive(Debug)]
+struct Unstable(u32);
+
+static UNSTABLE: HashMap<Unstable, u32, BuildHasherDefault<DefaultHasher>> =
+    HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
+
+impl std::hash::Hash for Unstable {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialEq for Unstable {
+    fn eq(&self, other: &Self) -> bool {
+        if CHANGES.replace(false) {
+            UNSTABLE.insert(Unstable(1), 1, &rcu::enter());
+            CHANGES.set(true);
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Unstable {}
+
+#[test]
+fn comparison_that_always_changes_an_entry_ends_in_a_panic() {
+    let _running = deadline();
+    let guard = rcu::enter();
+    UNSTABLE.insert(Unstable(1), 1, &guard);
+    let operations: [&dyn Fn(); 3] = [
+        &|| {
+            UNSTABLE.insert(Unstable(2), 2, &guard);
+        },
+        &|| {
+            UNSTABLE.get_or_insert_with(Unstable(2), || 2, &guard);
+        },
+        &|| {
+            UNSTABLE.remove(&Unstable(1), &guard);
+        },
+    ];
+    for (number, operation) in operations.iter().enumerate() {
+        CHANGES.set(true);
+        assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "operation {number}");
+        CHANGES.set(false);
+    }
+    assert_eq!((UNSTABLE.len(), UNSTABLE.get(&Unstable(1), &guard)), (1, Some(&1)));
+}
+
+/// A value whose destructor counts, and then may panic.
+struct Fragile(&'static AtomicUsize, bool);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
+        assert!(!self.1, "a destructor");
+    }
+}
+
+#[test]
+fn destructor_that_panics_leaks_no_other_entry() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    for &mask in MASKS {
+        DROPPED.store(0, Relaxed);
+        let map = HashMap::with_hasher(Masked(mask));
+        let count = if cfg!(miri) { 100 } else { 300 };
+        (0..count).for_each(|key| {
+            map.insert(key, Fragile(&DROPPED, key % 100 == 7), &rcu::enter());
+        });
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(map))).is_err());
+        assert_eq!(DROPPED.load(Relaxed), count);
+    }
+}
+
+/// The destructor of an entry uses the map that the entry was in.
+#[test]
+fn destructor_may_use_the_map() {
+    static MAP: HashMap<u32, Reinserted, BuildHasherDefault<DefaultHasher>> =
+        HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
+    struct Reinserted(bool);
+    impl Drop for Reinserted {
+        fn drop(&mut self) {
+            if self.0 {
+                MAP.insert(1, Reinserted(false), &rcu::enter());
+            }
+        }
+    }
+    let _running = deadline();
+    MAP.insert(1, Reinserted(true), &rcu::enter());
+    MAP.clear(&rcu::enter());
+    Global.barrier();
+    assert!(MAP.contains_key(&1, &rcu::enter()));
+}

@@ -1,0 +1,47 @@
+//! What the programs of the lab share: threads and CPUs, [`probe`], [`seccomp_deny`]; for measurements, with the feature
+//! `measure`, their order, statistics over rounds, progress, and the report.
+//!
+//! A bench has *cells* (configurations) and *systems*. A round measures each system once in each cell. All rounds run
+//! in one process, so that peers meet the same machine in the same minute, and the order of the systems rotates. Ratios
+//! are formed within a round (see [`stats`]).
+#![allow(missing_docs, missing_debug_implementations, reason = "for programs of this repository only")]
+
+#[cfg(feature = "measure")]
+pub mod buckets;
+pub mod controls;
+pub mod crew;
+pub mod machine;
+pub mod memory;
+#[cfg(feature = "measure")]
+pub mod options;
+#[cfg(feature = "measure")]
+pub mod origin;
+pub mod pin;
+#[cfg(feature = "measure")]
+pub mod plan;
+pub mod probe;
+pub mod progress;
+#[cfg(feature = "measure")]
+pub mod report;
+#[cfg(feature = "measure")]
+pub mod schema;
+pub mod seccomp_deny;
+#[cfg(feature = "measure")]
+mod select;
+#[cfg(feature = "measure")]
+pub mod stats;
+#[cfg(feature = "measure")]
+pub mod timed_loop;
+pub mod units;
+#[cfg(feature = "measure")]
+pub mod worker;
+
+pub use progress::Progress;
+#[cfg(feature = "measure")]
+pub use {
+    options::Options,
+    origin::Origin,
+    plan::{Budget, Plan, System},
+    report::{Report, Skipped},
+    stats::{Better, Config, Metric, Recorder},
+};

@@ -1,0 +1,129 @@
+//! How rows are found in a [`Report`].
+
+use crate::report::OURS;
+use crate::stats::{Ratio, Row};
+use crate::{Better, Config, Report};
+
+impl Report {
+    /// Returns the rows of `metric` in the configurations that `wanted` selects: a list of `name=value`, each of which
+    /// narrows the choice. A value can also be `max`, the greatest of the rows that are left, `#n`, the n-th smallest
+    /// from 0 on, `cpus`, the number of CPUs, another parameter, and `*`, any.
+    pub fn select(&self, metric: &str, wanted: &str) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = self.rows.iter().filter(|row| row.metric == metric).collect();
+        for (name, value) in wanted.split(", ").filter_map(|pair| pair.split_once('=')) {
+            let mut numbers: Vec<f64> = rows.iter().filter_map(|row| row.config.number(name)).collect();
+            numbers.sort_by(f64::total_cmp);
+            numbers.dedup();
+            let rank = value.strip_prefix('#').and_then(|rank| rank.parse::<usize>().ok());
+            let value = match (value, rank) {
+                ("*", _) => continue,
+                ("cpus", _) => self.machine.cpus.to_string(),
+                ("max", _) => numbers.last().map_or_else(String::new, f64::to_string),
+                (_, Some(rank)) => numbers.get(rank).map_or_else(String::new, f64::to_string),
+                _ => value.to_owned(),
+            };
+            let is_it = |config: &Config| {
+                config.text(name).is_some_and(|own| own == config.text(&value).unwrap_or(value.clone()))
+            };
+            rows.retain(|row| is_it(&row.config));
+        }
+        rows
+    }
+
+    /// Returns the row of a system.
+    pub fn find(&self, system: &str, metric: &str, wanted: &str) -> Option<&Row> {
+        self.select(metric, wanted).into_iter().find(|row| row.system == system)
+    }
+
+    /// Returns the rows of peers in the metric and configuration of our `row`, the best first.
+    pub fn peers(&self, row: &Row) -> Vec<&Row> {
+        let is_peer = |other: &&Row| {
+            other.metric == row.metric && other.config == row.config && !is_reference(&other.system)
+        };
+        let mut peers: Vec<&Row> = self.rows.iter().filter(is_peer).collect();
+        peers.sort_by(|a, b| match row.better {
+            Better::Lower => a.summary.median.total_cmp(&b.summary.median),
+            Better::Higher => b.summary.median.total_cmp(&a.summary.median),
+        });
+        peers
+    }
+
+    /// Returns the ratio of our `row` to `theirs`.
+    pub fn ratio_to(&self, row: &Row, theirs: &str) -> Option<&Ratio> {
+        let is_it = |r: &&Ratio| r.to == theirs && r.metric == row.metric && r.config == row.config;
+        self.ratios.iter().find(is_it)
+    }
+
+    /// Returns `wanted` once for each combination of values that its `*` stands for, in the order of the rows.
+    pub fn expand(&self, metric: &str, wanted: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        for row in self.select(metric, wanted) {
+            let pairs = wanted.split(", ").map(|pair| match pair.strip_suffix("=*") {
+                Some(name) => format!("{name}={}", row.config.text(name).unwrap_or_default()),
+                None => pair.to_owned(),
+            });
+            let one = pairs.collect::<Vec<_>>().join(", ");
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+        all
+    }
+}
+
+/// Returns whether a system is none that a program could use in our place: ours in another form, or what shows how far
+/// down one could get without protection, without a sum, or without sleeping.
+fn is_reference(system: &str) -> bool {
+    let references = ["bare-load", "thread-local", "run-queue", "one-flag", "reader-flags"];
+    system.starts_with(OURS) || references.contains(&system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Metric, Recorder};
+
+    const COST: Metric = Metric::nanoseconds("cost_ns");
+
+    fn report() -> Report {
+        let mut recorder = Recorder::new("percpu");
+        for (threads, op) in [(1, "add"), (4, "add"), (16, "add"), (2, "pool")] {
+            let config = Config::new([("op", op.into()), ("threads", threads.into())]);
+            recorder.record(0, "stillpoint", &COST, &config, f64::from(threads));
+            recorder.record(0, "peer", &COST, &config, 2.0);
+        }
+        Report::new(&recorder, Vec::new())
+    }
+
+    #[test]
+    fn rows_are_selected_by_value_rank_or_maximum() {
+        let report = report();
+        let found = |wanted| report.find("stillpoint", "cost_ns", wanted).map(|row| row.summary.median);
+        let wanted =
+            ["op=add, threads=4", "op=add, threads=max", "threads=#1", "op=pool, threads=max", "op=none"];
+        assert_eq!(wanted.map(found), [Some(4.0), Some(16.0), Some(2.0), Some(2.0), None]);
+        assert_eq!(report.select("cost_ns", "").len(), 8);
+        let row = report.find("stillpoint", "cost_ns", "threads=16").expect("a row");
+        assert_eq!(report.ratio_to(row, "peer").map(|ratio| ratio.summary.median), Some(8.0));
+    }
+
+    #[test]
+    fn parameter_is_compared_with_another_one() {
+        let mut recorder = Recorder::new("lock");
+        for (cs, ncs) in [(100, 2000), (100, 100), (1000, 1000)] {
+            let config = Config::new([("cs_ns", cs.into()), ("ncs_ns", ncs.into())]);
+            recorder.record(0, "stillpoint", &COST, &config, f64::from(cs));
+        }
+        let report = Report::new(&recorder, Vec::new());
+        let found: Vec<f64> =
+            report.select("cost_ns", "ncs_ns=cs_ns").iter().map(|row| row.summary.median).collect();
+        assert_eq!(found, [100.0, 1000.0]);
+    }
+
+    #[test]
+    fn star_stands_for_each_value() {
+        let expanded = report().expand("cost_ns", "op=add, threads=*");
+        assert_eq!(expanded, ["op=add, threads=1", "op=add, threads=4", "op=add, threads=16"]);
+        assert_eq!(report().expand("cost_ns", "op=add"), ["op=add"]);
+    }
+}

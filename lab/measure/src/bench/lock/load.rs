@@ -1,0 +1,229 @@
+//! Threads that take a lock again and again.
+
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use fastrand::Rng;
+use hdrhistogram::Histogram;
+
+use crate::peers::Lock;
+use harness::buckets::histogram;
+use harness::controls::{Controls, join_all, spawn_all};
+use harness::timed_loop::thread_cpu_time;
+use harness::{Config, pin};
+
+/// Threads, and their work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    pub threads: usize,
+    /// Nanoseconds of work under the lock, and without it.
+    pub cs: u32,
+    ncs: u32,
+    /// All on one CPU.
+    one_cpu: bool,
+    /// The work without the lock is drawn from an exponential distribution with the mean `ncs`.
+    random: bool,
+    /// Acquisitions in a row, before the work without the lock of all of them.
+    burst: u32,
+    /// Locks, of which each acquisition takes one at random.
+    locks: usize,
+}
+
+impl Cell {
+    pub const fn new(threads: usize, cs: u32, ncs: u32) -> Self {
+        Self { threads, cs, ncs, one_cpu: false, random: false, burst: 1, locks: 1 }
+    }
+
+    pub(super) const fn on_one_cpu(self) -> Self {
+        Self { one_cpu: true, ..self }
+    }
+
+    pub(super) const fn with_random_pauses(self) -> Self {
+        Self { random: true, ..self }
+    }
+
+    pub(super) const fn in_bursts(self, burst: u32) -> Self {
+        Self { burst, ..self }
+    }
+
+    pub(super) const fn with_locks(self, locks: usize) -> Self {
+        Self { locks, ..self }
+    }
+
+    /// Returns the number of CPUs of the threads, on a machine with `cpus`.
+    pub(super) fn cpus(&self, cpus: usize) -> usize {
+        if self.one_cpu { 1 } else { cpus }
+    }
+
+    /// Waits of few threads without work are not timed: that would take most of the time.
+    fn is_timed(&self) -> bool {
+        self.threads > 2 || self.cs > 0
+    }
+
+    /// Returns the parameters. Those that only some cells have are left out of the others.
+    pub fn config(&self, cpus: usize) -> Config {
+        let (threads, cs, ncs) = (self.threads.into(), self.cs.into(), self.ncs.into());
+        let usual = [("threads", threads), ("cs_ns", cs), ("ncs_ns", ncs), ("cpus", self.cpus(cpus).into())];
+        let [threads, cs, ncs, cpus] = usual.clone();
+        match self {
+            Self { random: true, .. } => Config::new([threads, cs, ncs, cpus, ("pauses", "random".into())]),
+            Self { burst: 2.., .. } => Config::new([threads, cs, ncs, cpus, ("burst", self.burst.into())]),
+            Self { locks: 2.., .. } => Config::new([threads, cs, ncs, cpus, ("locks", self.locks.into())]),
+            _ => Config::new(usual),
+        }
+    }
+
+    /// Returns the nanoseconds of work without the lock, after the acquisition number `share` of a thread.
+    #[inline(always)]
+    fn pause(&self, share: u64, random: &mut Rng) -> u32 {
+        if self.burst > 1 && !share.is_multiple_of(u64::from(self.burst)) {
+            return 0;
+        }
+        let mean = self.ncs * self.burst;
+        if self.random { exponential(mean, random.f64()) } else { mean }
+    }
+}
+
+/// Returns the value of an exponential distribution for a number from 0 to 1 that is uniformly distributed.
+fn exponential(mean: u32, uniform: f64) -> u32 {
+    (-f64::from(mean) * (1.0 - uniform).ln()) as u32
+}
+
+/// Iterations of a loop that takes a known time.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// 1024ths of an iteration in a nanosecond.
+    per_ns: u64,
+}
+
+impl Work {
+    /// Returns the work of this machine, by the fastest of several measurements: an interruption only adds.
+    pub fn calibrated() -> Self {
+        const ITERATIONS: u64 = 100_000;
+        static CALIBRATED: OnceLock<Work> = OnceLock::new();
+        let time = || {
+            let start = Instant::now();
+            black_box(iterate(ITERATIONS, black_box(1)));
+            start.elapsed().as_nanos() as u64
+        };
+        *CALIBRATED.get_or_init(|| {
+            let least = (0..20).map(|_| time()).min().unwrap_or(1).max(1);
+            Self { per_ns: ITERATIONS * 1024 / least }
+        })
+    }
+
+    #[inline(always)]
+    pub fn run(self, ns: u32, state: u64) -> u64 {
+        if ns == 0 { state.wrapping_add(1) } else { iterate(u64::from(ns) * self.per_ns / 1024, state) }
+    }
+}
+
+/// Not inlined: all systems execute the same loop. An emulator takes up to ten times as long for a loop that crosses the
+/// border of two pages.
+#[inline(never)]
+fn iterate(iterations: u64, mut state: u64) -> u64 {
+    for _ in 0..iterations {
+        state = black_box(state ^ state >> 3).wrapping_mul(3);
+    }
+    state
+}
+
+/// The result of a measurement.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Acquisitions of each thread.
+    pub(super) shares: Vec<f64>,
+    pub elapsed: Duration,
+    /// CPU time of all threads.
+    pub(super) cpu: Duration,
+    /// Nanoseconds of waiting, if waits are timed.
+    pub(super) waits: Histogram<u64>,
+}
+
+/// The threads of `cell` take a lock again and again for `slice`.
+pub fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
+    let locks: Vec<_> = (0..cell.locks).map(|_| CachePadded::new(L::new())).collect();
+    let (controls, work) = (Controls::default(), Work::calibrated());
+    let cpu = if cell.one_cpu { pin::allowed()?.first().copied() } else { None };
+    let body = || -> anyhow::Result<(u64, Duration, Histogram<u64>)> {
+        if let Some(cpu) = cpu {
+            pin::to(cpu)?;
+        }
+        controls.begin();
+        Ok(if cell.is_timed() {
+            repeat::<L, true>(&locks, cell, work, &controls)
+        } else {
+            repeat::<L, false>(&locks, cell, work, &controls)
+        })
+    };
+    controls.scope(|scope| {
+        let threads = spawn_all(scope, cell.threads, body)?;
+        controls.ready.wait_for(cell.threads);
+        let begin = Instant::now();
+        controls.start.open();
+        thread::sleep(slice);
+        controls.stop();
+        let elapsed = begin.elapsed();
+        let mut outcome = Outcome { shares: Vec::new(), elapsed, cpu: Duration::ZERO, waits: histogram() };
+        for thread in join_all(threads)? {
+            let (share, cpu, waits) = thread?;
+            outcome.shares.push(share as f64);
+            outcome.cpu += cpu;
+            outcome.waits.add(waits)?;
+        }
+        Ok(outcome)
+    })
+}
+
+/// A thread. Returns its acquisitions, its CPU time, and its waits.
+fn repeat<L: Lock, const TIMED: bool>(
+    locks: &[CachePadded<L>],
+    cell: Cell,
+    work: Work,
+    controls: &Controls,
+) -> (u64, Duration, Histogram<u64>) {
+    let (mut waits, mut random) = (histogram(), Rng::new());
+    let (mut share, mut own) = (0_u64, 1);
+    let begin = thread_cpu_time();
+    while !controls.must_stop() || share == 0 {
+        let lock = if locks.len() == 1 { &locks[0] } else { &locks[random.usize(..locks.len())] };
+        let begin = TIMED.then(Instant::now);
+        let waited = lock.with(|state| {
+            let waited = begin.map(|begin| begin.elapsed());
+            *state = work.run(cell.cs, *state);
+            waited
+        });
+        if let Some(waited) = waited {
+            waits.saturating_record(waited.as_nanos() as u64);
+        }
+        share += 1;
+        own = work.run(cell.pause(share, &mut random), own);
+    }
+    black_box(own);
+    (share, thread_cpu_time() - begin, waits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_pauses_have_the_mean_of_the_cell() {
+        let mut random = Rng::with_seed(1);
+        let cell = Cell::new(1, 0, 1000).with_random_pauses();
+        let pauses: Vec<u32> = (0..100_000).map(|_| cell.pause(1, &mut random)).collect();
+        let mean = pauses.iter().map(|&pause| f64::from(pause)).sum::<f64>() / pauses.len() as f64;
+        assert!((950.0..1050.0).contains(&mean), "{mean}");
+        assert!(pauses.iter().filter(|&&pause| pause > 2000).count() > 10_000);
+    }
+
+    #[test]
+    fn bursts_end_with_the_pause_of_all_acquisitions() {
+        let cell = Cell::new(1, 0, 100).in_bursts(4);
+        let pauses: Vec<u32> = (1..=8).map(|share| cell.pause(share, &mut Rng::new())).collect();
+        assert_eq!(pauses, [0, 0, 0, 400, 0, 0, 0, 400]);
+    }
+}

@@ -1,0 +1,101 @@
+//! `bench map`: a concurrent hash map beside others.
+//!
+//! - `op_ns`: CPU time of the process for an operation, workers included; `wall_ns`: the time between two operations,
+//!   whichever threads make them. `reads` is the percentage of gets; half of the others insert a random key, half
+//!   remove one. So half of the keys are in the map, and every second get finds its key; with 100, every get does.
+//!   Zipf keys have the exponent 0.99; the frequent keys are scattered over the table.
+//! - `p999_ns`: a get, while another thread inserts keys until the table has grown four times and removes them again
+//!   (`resizes` is 1), or replaces values (0).
+//! - `bytes`: memory of an entry, allocated or mapped, after keys were inserted one by one: the mean of eight
+//!   sizes between two powers of two.
+//!
+//! Keys and values are 8 bytes. All maps have the same hasher. `cds_lfht` has a fixed number of buckets, one for each
+//! entry. It is not among the maps that grow: filled by one thread without a pause, as here, a table of liburcu 0.13 that
+//! resizes itself as in liburcu's examples may stop growing.
+
+mod latency;
+mod load;
+mod memory;
+
+use crate::peers;
+#[cfg(feature = "liburcu")]
+use crate::peers::maps::Lfht;
+use crate::peers::maps::{CDS_LFHT, Dashmap, Locked, Map, Papaya, Scc, Stillpoint};
+use harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System};
+use load::{Cell, Keys, Maps};
+
+const OP: Metric = Metric::nanoseconds("op_ns");
+const WALL: Metric = Metric::nanoseconds("wall_ns");
+const P999: Metric = Metric::nanoseconds("p999_ns");
+const BYTES: Metric = Metric { name: "bytes", unit: "bytes", better: Better::Lower };
+
+/// Keys of a table that fits into the caches, and of one that does not.
+const SMALL: usize = 1 << 10;
+const LARGE: usize = 1 << 20;
+
+/// The measurements of a system, and its maps.
+struct Measures {
+    load: Box<dyn FnMut(Cell, std::time::Duration) -> anyhow::Result<[f64; 2]>>,
+    latency: fn(bool, std::time::Duration) -> anyhow::Result<f64>,
+    bytes: fn() -> f64,
+}
+
+fn system<M: Map>() -> System<Measures> {
+    let mut maps = Maps::<M>::default();
+    let measure = Measures {
+        load: Box::new(move |cell, slice| load::run(&mut maps, cell, slice)),
+        latency: latency::run::<M>,
+        bytes: memory::bytes::<M>,
+    };
+    System { name: M::NAME, measure }
+}
+
+fn cells(quick: bool) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let (all_threads, all_keys): (&[usize], &[Keys]) =
+        if quick { (&[1, 4], &[Keys::Uniform]) } else { (&[1, 2, 4, 16, 64], &[Keys::Uniform, Keys::Zipf]) };
+    for size in [SMALL, LARGE] {
+        for &keys in all_keys {
+            for reads in [100, 98, 90] {
+                for &threads in all_threads {
+                    cells.push(Cell { reads, threads, keys, size });
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// Runs the bench.
+pub fn run(budget: Budget) -> anyhow::Result<Report> {
+    let mut systems = [
+        system::<Stillpoint>(),
+        system::<Papaya>(),
+        system::<Dashmap>(),
+        system::<Scc>(),
+        system::<Locked>(),
+        #[cfg(feature = "liburcu")]
+        system::<Lfht>(),
+    ];
+    let budget = budget.quick_instead_of(180.0, 30.0);
+    let mut recorder = Recorder::new("map");
+    Plan::new(budget.share(0.85), 50, &cells(budget.quick), &mut systems, [&OP, &WALL]).run(
+        &mut recorder,
+        |cell, _| Some(cell.config()),
+        |cell, system, slice| (system.measure.load)(*cell, slice),
+    )?;
+    let growing = systems.iter().position(|system| system.name == CDS_LFHT).unwrap_or(systems.len());
+    let growing = &mut systems[..growing];
+    Plan::new(budget.share(0.12), 150, &[false, true], growing, [&P999]).run(
+        &mut recorder,
+        |&resizes, _| Some(Config::new([("resizes", u32::from(resizes).into())])),
+        |&resizes, system, slice| Ok([(system.measure.latency)(resizes, slice)?]),
+    )?;
+    let once = Budget { rounds: Some(1), ..budget.share(0.03) };
+    Plan::new(once, 1, &[()], growing, [&BYTES]).run(
+        &mut recorder,
+        |(), _| Some(Config::new([("size", LARGE.into())])),
+        |(), system, _| Ok([(system.measure.bytes)()]),
+    )?;
+    Ok(Report::new(&recorder, peers::missing(&[CDS_LFHT])))
+}

@@ -1,0 +1,69 @@
+//! `bench`: the library beside its peers.
+
+pub mod callback;
+pub mod fence;
+pub mod lock;
+pub mod map;
+pub mod percpu;
+pub mod program;
+pub mod programs;
+pub mod qsbr;
+pub mod read;
+pub mod rwlock;
+pub mod srcu;
+pub mod sync;
+#[cfg(feature = "liburcu")]
+pub mod urcu;
+
+use harness::Options;
+use harness::options::{Offer, parser};
+
+/// Measure the library beside its peers.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The bench to run.
+    #[arg(value_parser = parser(&BENCHES))]
+    name: String,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Callbacks last: liburcu keeps a registered worker from then on. All are parts of the report but `urcu`, which needs
+/// installed libraries, and `programs`, whose parts are compared one by one.
+const BENCHES: [Offer; 14] = [
+    ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
+    ("sync", "The latency of synchronize()", 60.0, sync::run),
+    ("fence", "The process-wide fence", 30.0, fence::run),
+    ("qsbr", "QSBR: a read, a report, and the rate of updates beside readers", 40.0, qsbr::run),
+    ("srcu", "SRCU: a section, and a grace period that waits for many of them", 30.0, srcu::run),
+    ("percpu", "Per-CPU counters, pools, histograms, rings, values, and the CPU number", 40.0, percpu::run),
+    ("lock", "Mutexes: throughput, fairness, and how long threads wait", 600.0, lock::run),
+    (
+        "lock-ablation",
+        "The mechanisms and constants of our lock, each changed alone, beside peers; the frontier of the report",
+        400.0,
+        lock::ablation::run,
+    ),
+    ("map", "Hash maps: CPU time of operations, latency of gets during a resize, memory", 180.0, map::run),
+    ("rwlock", "Reader-writer locks: a read, and throughput and waits beside writers", 60.0, rwlock::run),
+    ("program", "A program of mutexes, a reader-writer lock and a condition variable", 40.0, program::run),
+    ("programs", "What people write with locks: queues, pools, caches, tables", 300.0, programs::run),
+    ("urcu", "A program compiled for liburcu, on liburcu and on the libraries in its place", 40.0, urcu::run),
+    ("callback", "Deferred callbacks: latency, cost, and unreclaimed memory", 60.0, callback::run),
+];
+
+/// Runs the benches that `args` names.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    args.options.run("bench", std::slice::from_ref(&args.name), &BENCHES)
+}
+
+/// Without liburcu's headers there is no program to run.
+#[cfg(not(feature = "liburcu"))]
+mod urcu {
+    use crate::peers;
+    use harness::{Budget, Recorder, Report};
+
+    pub(super) fn run(_: Budget) -> anyhow::Result<Report> {
+        Ok(Report::new(&Recorder::new("urcu"), peers::missing(&["stillpoint", peers::LIBURCU])))
+    }
+}

@@ -1,0 +1,12 @@
+//! The library beside its peers: a demo, and with the feature `bench` the benches, the report, and the comparison of
+//! results.
+#![allow(missing_docs, missing_debug_implementations, reason = "for programs of this repository only")]
+
+#[cfg(feature = "bench")]
+pub mod bench;
+#[cfg(feature = "bench")]
+pub mod compare;
+pub mod demo;
+pub mod peers;
+#[cfg(feature = "bench")]
+pub mod report;

@@ -1,0 +1,130 @@
+//! The command `stillpoint`: a demo, a look at the machine, and, with the feature `bench`, measurements.
+
+use clap::{Parser, Subcommand};
+use harness::{probe, seccomp_deny};
+use measure::demo;
+
+/// Scalable synchronization on this machine: a demo, a look at the kernel, benchmarks.
+#[derive(Debug, Parser)]
+#[command(name = "stillpoint", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A routing table under live updates, on stillpoint and its peers (the default).
+    Demo(demo::Args),
+    /// Print what this machine offers and what the library chose.
+    Probe,
+    SeccompDeny(seccomp_deny::Args),
+    #[cfg(feature = "bench")]
+    #[command(flatten)]
+    Measure(bench::Command),
+    #[cfg(not(feature = "bench"))]
+    #[command(flatten)]
+    NotBuilt(NotBuilt),
+    /// Serves measurements to another process of this program.
+    #[command(subcommand, hide = true)]
+    Worker(Worker),
+}
+
+/// What this build does not have.
+#[cfg(not(feature = "bench"))]
+#[derive(Debug, Subcommand)]
+enum NotBuilt {
+    /// Measure the library beside its peers (needs `--features bench`).
+    #[command(disable_help_flag = true)]
+    Bench(Ignored),
+    /// Measure this machine and write a page about it (needs `--features bench`).
+    #[command(disable_help_flag = true)]
+    Report(Ignored),
+    /// Compare two results (needs `--features bench`).
+    #[command(disable_help_flag = true)]
+    Compare(Ignored),
+}
+
+#[cfg(not(feature = "bench"))]
+#[derive(Debug, clap::Args)]
+struct Ignored {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// The kinds of workers (see [`harness::worker`]).
+#[derive(Debug, Subcommand)]
+enum Worker {
+    /// A table of the demo.
+    Table(demo::worker::Args),
+    #[cfg(feature = "bench")]
+    #[command(flatten)]
+    Measure(bench::Worker),
+}
+
+#[cfg(feature = "bench")]
+mod bench {
+    use clap::Subcommand;
+    use harness::worker::{self, Remote};
+    use measure::{bench, compare, report};
+
+    #[derive(Debug, Subcommand)]
+    pub(crate) enum Command {
+        /// Measure the library beside its peers.
+        Bench(bench::Args),
+        Report(report::Args),
+        Compare(compare::Args),
+    }
+
+    impl Command {
+        pub(crate) fn run(&self) -> anyhow::Result<()> {
+            match self {
+                Self::Bench(args) => bench::run(args),
+                Self::Report(args) => report::run(args),
+                Self::Compare(args) => compare::run(args),
+            }
+        }
+    }
+
+    #[derive(Debug, Subcommand)]
+    pub(crate) enum Worker {
+        /// A process-wide fence.
+        Fence(worker::Args),
+        /// Nodes retired inside sections.
+        Stack(worker::Args),
+        /// A part of the report.
+        Part(report::part::Args),
+    }
+
+    impl Worker {
+        pub(crate) fn serve(&self) -> anyhow::Result<()> {
+            match self {
+                Self::Fence(args) => Remote::serve(&bench::fence::REMOTES, args),
+                Self::Stack(args) => Remote::serve(bench::callback::stack::REMOTES, args),
+                Self::Part(args) => report::part::serve(args),
+            }
+        }
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        None => demo::run(demo::Args::default()),
+        Some(Command::Demo(args)) => demo::run(args),
+        Some(Command::Probe) => probe::run(),
+        Some(Command::SeccompDeny(args)) => match seccomp_deny::run(args)? {},
+        #[cfg(feature = "bench")]
+        Some(Command::Measure(command)) => command.run(),
+        #[cfg(not(feature = "bench"))]
+        Some(Command::NotBuilt(_)) => {
+            anyhow::bail!(
+                "not built in, so that the demo is soon built: `cargo run --profile bench --features bench -- ...`"
+            )
+        }
+        Some(Command::Worker(worker)) => match worker {
+            Worker::Table(args) => demo::worker::serve(&args),
+            #[cfg(feature = "bench")]
+            Worker::Measure(worker) => worker.serve(),
+        },
+    }
+}

@@ -1,0 +1,117 @@
+//! Results in a file, and how rows are found in them.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::part::PARTS;
+use harness::origin::UNKNOWN;
+use harness::stats::Row;
+use harness::{Origin, Report};
+
+/// All results of a directory.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Document {
+    /// What `probe` prints, by name.
+    pub(super) machine: Vec<(String, String)>,
+    pub(crate) results: Vec<Report>,
+}
+
+impl Document {
+    /// Reads the results of a report, or of a single bench or experiment.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read or is neither.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let name = path.display();
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        let value: Value = serde_json::from_str(&text).with_context(|| format!("{name} is not JSON"))?;
+        let document = if value.get("results").is_some() {
+            serde_json::from_value(value)
+        } else if value.get("bench").is_some() {
+            serde_json::from_value(value).map(|report| Self { machine: Vec::new(), results: vec![report] })
+        } else {
+            bail!("{name} is neither of `report` nor of a bench or an experiment with --json");
+        };
+        document.with_context(|| format!("{name} is incomplete"))
+    }
+
+    /// Writes the results: a line for each row, so that `diff` can compare two files.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be written.
+    pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let mut text = serde_json::to_string(self).context("cannot encode the results")?;
+        for item in [r#"{"bench":"#, r#"{"system":"#, r#"{"of":"#, r#"{"title":"#, r#"{"head":"#] {
+            text = text.replace(item, &format!("\n{item}"));
+        }
+        text.push('\n');
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Returns the result of a part.
+    pub(crate) fn result(&self, bench: &str) -> Option<&Report> {
+        self.results.iter().find(|result| result.bench == bench)
+    }
+
+    /// Returns the results in the order of the parts.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = &Report> {
+        PARTS.iter().filter_map(|part| self.result(part.name))
+    }
+
+    /// Returns the run and the code of all results, if they have one run on one machine, and a commit without changes.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong otherwise.
+    pub(super) fn origin(&self) -> Result<&Origin, String> {
+        let first = self.results.first().ok_or("there are no results")?;
+        let origin =
+            first.origin.as_ref().ok_or_else(|| format!("{}: the commit is not known", first.bench))?;
+        for result in &self.results {
+            let name = &result.bench;
+            match &result.origin {
+                None => return Err(format!("{name}: the commit is not known")),
+                Some(other) if other.commit != origin.commit => {
+                    return Err(format!(
+                        "{} is of {}, {name} of {}",
+                        first.bench,
+                        origin.short(),
+                        other.short()
+                    ));
+                }
+                Some(other) if other.run != origin.run => {
+                    return Err(format!("{} and {name} are of two runs", first.bench));
+                }
+                Some(_) if !result.machine.is_same_as(&first.machine) => {
+                    return Err(format!("{} and {name} are of two machines", first.bench));
+                }
+                Some(_) => (),
+            }
+        }
+        match origin {
+            Origin { commit, .. } if commit == UNKNOWN => Err("the commit is not known".to_owned()),
+            Origin { dirty: true, .. } => Err(format!("the code is {}", origin.short())),
+            _ => Ok(origin),
+        }
+    }
+
+    /// Adds a result, in place of an older one.
+    pub(super) fn put(&mut self, result: Report) {
+        match self.results.iter_mut().find(|old| old.bench == result.bench) {
+            Some(old) => *old = result,
+            None => self.results.push(result),
+        }
+    }
+}
+
+/// Replaces each `{name}` in a text by the parameter of a row.
+pub(super) fn fill(text: &str, row: &Row) -> String {
+    let names = row.config.names().into_iter().zip(row.config.values());
+    names.fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value))
+}

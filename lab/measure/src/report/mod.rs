@@ -1,0 +1,163 @@
+//! `report`: what this machine and this library do, at a glance.
+//!
+//! Measures [parts](part), each in a process of its own. From the results it writes a [page], a [summary] and all figures
+//! as [text](markdown): what these show is data, in [contents]. A part that is measured again replaces its older
+//! result, so that a report can be made piece by piece. Results are written after each part, so that a failure later
+//! loses none.
+
+pub mod chart;
+mod contents;
+pub(crate) mod document;
+mod fill;
+mod frontier;
+mod lines;
+mod markdown;
+pub mod page;
+pub mod part;
+mod summary;
+
+use std::fs;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use indicatif::HumanDuration;
+
+use document::Document;
+use harness::Origin;
+use harness::probe;
+use harness::report::OURS;
+use harness::{Recorder, Report, Skipped, units};
+use part::{PARTS, Part};
+use summary::Summary;
+
+/// Measure this machine and write a page about it, a summary and the raw results.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Eight minutes of measurements instead of twenty-five.
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts, in this order; the others stay as the directory has them.
+    #[arg(long, value_parser = part::parser(), value_delimiter = ',', value_name = "PART")]
+    only: Vec<Part>,
+    /// Time for each part [default: as much as it needs].
+    #[arg(long, value_name = "S", value_parser = units::seconds)]
+    seconds: Option<f64>,
+    /// Measure nothing: write the page and the summary of these results; of a summary.json, only the summary.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "only", "seconds"])]
+    from: Option<PathBuf>,
+    /// Fill the tables of these results into the marks of these pages.
+    #[arg(long, value_name = "PAGE", requires = "from", num_args = 1..)]
+    fill: Vec<PathBuf>,
+    /// Fail if the results are not of one run of one commit on one machine.
+    #[arg(long, requires = "from")]
+    one_run: bool,
+    /// Where the page, the summary, the figures and the results go; it is made if need be.
+    #[arg(long, value_name = "DIR", default_value = "report")]
+    out_dir: PathBuf,
+}
+
+/// Measures the chosen parts and writes the files.
+///
+/// # Errors
+///
+/// Returns an error if a part does, or if a file cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let out_dir = &args.out_dir;
+    fs::create_dir_all(out_dir).with_context(|| format!("cannot make {}", out_dir.display()))?;
+    if let Some(from) = &args.from {
+        return redo(from, args);
+    }
+    let raw = out_dir.join("report.json");
+    let keep = !args.only.is_empty() && raw.exists();
+    let mut document = if keep { Document::read(&raw)? } else { Document::default() };
+    let (origin, facts) = (Origin::read(out_dir), probe::facts()?);
+    document.machine = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+
+    let parts = if args.only.is_empty() { &PARTS[..] } else { &args.only };
+    let seconds: Vec<f64> =
+        parts.iter().map(|part| args.seconds.unwrap_or(part.seconds(args.quick))).collect();
+    let begin = Instant::now();
+    for (place, (part, time)) in parts.iter().zip(&seconds).enumerate() {
+        let left: f64 = seconds[place..].iter().sum();
+        eprintln!(
+            "[{}/{}] {}: {time:.0} s; {} left",
+            place + 1,
+            parts.len(),
+            part.name,
+            HumanDuration(Duration::from_secs_f64(left))
+        );
+        document.put(Report { origin: Some(origin.clone()), ..measure(*part, *time)? });
+        write(&document, out_dir)?;
+    }
+    let took = HumanDuration(begin.elapsed());
+    println!("{took}; {}", out_dir.join("report.html").display());
+    if io::stdout().is_terminal() {
+        println!("{}", out_dir.join("summary.md").display());
+    }
+    Ok(())
+}
+
+/// Writes the files of results that exist, and fills pages.
+fn redo(from: &Path, args: &Args) -> anyhow::Result<()> {
+    let summary = match Summary::read(from) {
+        Some(summary) => {
+            summary.write(&args.out_dir)?;
+            summary
+        }
+        None => {
+            let document = Document::read(from)?;
+            write(&document, &args.out_dir)?;
+            Summary::of(&document)
+        }
+    };
+    if args.one_run && summary.origin.is_none() {
+        bail!("{} is not one run of one commit: {}", from.display(), summary.headline);
+    }
+    args.fill.iter().try_for_each(|page| fill::page(page, &summary))
+}
+
+fn measure(part: Part, seconds: f64) -> anyhow::Result<Report> {
+    let measured = part.start().and_then(|mut worker| worker.measure(&seconds));
+    match measured {
+        Err(why) if part.may_be_missing() => {
+            let skipped = Skipped { system: OURS.into(), why: format!("{why:#}") };
+            Ok(Report { seconds: Some(seconds), ..Report::new(&Recorder::new(part.name), vec![skipped]) })
+        }
+        measured => measured.with_context(|| format!("the part {} failed", part.name)),
+    }
+}
+
+fn write(document: &Document, out_dir: &Path) -> anyhow::Result<()> {
+    document.write(&out_dir.join("report.json"))?;
+    Summary::of(document).write(out_dir)?;
+    let pages = [("report.html", page::render(document)), ("figures.md", markdown::figures(document))];
+    for (name, text) in pages {
+        let path = out_dir.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Returns a fact of the machine.
+fn fact<'a>(document: &'a Document, name: &str) -> &'a str {
+    document.machine.iter().find(|(fact, _)| fact == name).map_or("unknown", |(_, value)| value)
+}
+
+/// Returns the machine, the code, and the time of the measurements, in a line. What cannot be published says so.
+fn headline(document: &Document) -> String {
+    let first = |name| fact(document, name).split(' ').next().unwrap_or_default();
+    let seconds: f64 = document.results.iter().filter_map(|result| result.seconds).sum();
+    let code = match document.origin() {
+        Ok(origin) => format!("one run of commit {}", origin.short()),
+        Err(why) => format!("**not one run of one commit, so not to be published** ({why})"),
+    };
+    format!(
+        "{}, {} CPUs, Linux {}, fences by {}; {code}; {seconds:.0} s of measurements.",
+        fact(document, "cpu"),
+        first("cpus"),
+        first("kernel"),
+        first("fence").trim_end_matches([':', ',', ';']),
+    )
+}

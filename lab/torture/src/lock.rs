@@ -1,0 +1,289 @@
+//! `torture lock`: threads acquire one lock in all ways at once, under all faults.
+//!
+//! Checked: no other thread changes what the lock guards while a thread holds it, each wait ends ([`wait_limit`]), and
+//! no work under the lock is lost. Now and then all threads stop. Meanwhile threads end and others take their slots,
+//! signal handlers try to lock, some threads have a low priority, some share a third of a CPU, all free nodes of the
+//! lock are taken away now and then, and the process forks.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use stillpoint::lock::lab::AllNodes;
+use stillpoint::lock::{Condvar, Mutex, MutexGuard};
+
+use super::common::{Kind, ThreadArgs, check, fail, fail_with, require, seeded, sleep, wait_limit};
+use super::faults::{self, Signals};
+use super::quota::Quota;
+use super::stillness::Stillness;
+use super::{canary, lock_rounds};
+use harness::crew;
+use harness::progress::Progress;
+use harness::units::duration;
+
+pub(super) const NAME: &str = "lock";
+
+/// Time between two checks, signals, forks.
+const TICK: Duration = Duration::from_millis(5);
+/// Time until all threads stop, so that no later acquisition makes up for a lost wake-up.
+const SHORT: Duration = Duration::from_millis(100);
+/// The same for the first interval, and one in eight. Longer than [`wait_limit`] with a broken step, as some make waits
+/// too long only beside other threads.
+const LONG: Duration = Duration::from_millis(2500);
+/// Time of [`lock_rounds`] at the beginning; an eighth of it whenever all threads have stopped.
+const ROUNDS: Duration = Duration::from_millis(400);
+/// Acquisitions per second that a conclusive run needs.
+const LEAST: u64 = 100;
+/// Acquisitions after which a thread ends.
+const MOST: u64 = 2_000;
+
+/// What the lock guards: both halves are equal whenever the lock is free.
+#[derive(Debug, Default)]
+pub(super) struct Guarded {
+    first: u64,
+    pub(super) second: u64,
+    /// The thread whose turn it is, in rounds.
+    pub(super) turn: u64,
+}
+
+pub(super) static LOCK: Mutex<Guarded> = Mutex::new(Guarded { first: 0, second: 0, turn: 0 });
+pub(super) static CHANGED: Condvar = Condvar::new();
+/// Signal handlers that acquired this lock, and those that found it locked.
+static HANDLED: Mutex<u64> = Mutex::new(0);
+static FAILED_TRIES: AtomicU64 = AtomicU64::new(0);
+
+/// Runs in signal handlers: these may only try locks.
+fn handle() {
+    match HANDLED.try_lock() {
+        Some(mut handled) => *handled += 1,
+        None => _ = FAILED_TRIES.fetch_add(1, Relaxed),
+    }
+    drop(LOCK.try_lock());
+}
+
+impl Guarded {
+    /// Works under the lock. Ends the process if another thread does.
+    pub(super) fn work(&mut self) {
+        self.first += 1;
+        for _ in 0..fastrand::u32(..200) {
+            std::hint::spin_loop();
+        }
+        if fastrand::u8(..) == 0 {
+            thread::yield_now();
+        }
+        self.second += 1;
+        if self.first != self.second {
+            fail(NAME, Kind::Exclusion, "two threads held the lock");
+        }
+    }
+}
+
+/// What the threads share.
+#[derive(Debug)]
+struct Run {
+    start: Instant,
+    /// For each slot, the time at which its thread began to wait, in nanoseconds plus 1; 0 if it does not wait.
+    waits: Box<[CachePadded<AtomicU64>]>,
+    signals: Signals,
+    stop: AtomicBool,
+    /// For a quarter of the threads, if available.
+    quota: Option<Quota>,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+struct Count {
+    taken: u64,
+    timed_out: u64,
+    threads: u64,
+    longest: Duration,
+}
+
+/// Runs the torture. Returns what passed.
+pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
+    faults::handle_signals(handle)?;
+    canary::start(true)?;
+    let slots = args.threads.get();
+    let (quota, restricted) = match Quota::new() {
+        Ok(quota) => (Some(quota), format!("{} of them with a CPU quota", slots / 4)),
+        Err(why) => {
+            eprintln!("NOT CHECKED: threads with a CPU quota. {why:#}");
+            (None, "NONE WITH A CPU QUOTA, which is not available here".to_owned())
+        }
+    };
+    let run = Run {
+        start: Instant::now(),
+        waits: (0..slots).map(|_| CachePadded::default()).collect(),
+        signals: Signals::new(slots),
+        stop: AtomicBool::new(false),
+        quota,
+    };
+    let begin = LOCK.lock().second;
+    let (count, forks) = thread::scope(|scope| {
+        let count = run.watch(scope, args.common.seconds);
+        run.stop.store(true, Relaxed);
+        CHANGED.notify_all();
+        count
+    })?;
+    let seconds = run.start.elapsed().as_secs_f64();
+    // Removes the cgroup, also if the process is to be ended.
+    drop(run);
+    let done = LOCK.lock().second - begin;
+    check(done == count.taken, Kind::Lost, || {
+        format!("{} acquisitions, but the work of {done}", count.taken)
+    })?;
+    let (signals, handled) = (faults::handled(), *HANDLED.lock());
+    let failed = FAILED_TRIES.load(Relaxed);
+    check(signals == handled + failed, Kind::Lost, || {
+        format!("{signals} signals, but the work of {handled} handlers and {failed} failed tries")
+    })?;
+    require(NAME, "acquisitions", count.taken, LEAST, args.common.seconds);
+    Ok(format!(
+        "{} acquisitions by {} threads in {slots} slots, {restricted}, in {:.1} s, {} timed out, the longest wait {}; \
+         {handled} handlers, {forks} forks",
+        count.taken,
+        count.threads,
+        seconds,
+        count.timed_out,
+        duration(count.longest.as_nanos() as f64),
+    ))
+}
+
+impl Run {
+    /// Runs all threads for some `seconds`, and disturbs them. Returns what they did, and the number of forks.
+    fn watch<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        seconds: f64,
+    ) -> anyhow::Result<(Count, u64)> {
+        let total = Duration::from_secs_f64(seconds);
+        let (mut threads, mut free) = (Vec::new(), (0..self.waits.len()).collect::<Vec<_>>());
+        let start = |slot| crew::spawn(scope, seeded(move || self.live(slot)));
+        let progress = Progress::new("torture lock", total.as_secs_f64().ceil() as usize, total);
+        let (mut count, mut forks, mut nodes) = (Count::default(), 0, None);
+        count.taken += lock_rounds::run(ROUNDS.min(total / 2))?;
+        let mut end = self.start.elapsed() + LONG;
+        let mut stillness = Stillness::new();
+        while self.start.elapsed() < total || !threads.is_empty() {
+            let stops = self.start.elapsed() >= end.min(total);
+            self.stop.store(stops, Relaxed);
+            if !stops {
+                for slot in free.drain(..) {
+                    threads.push(start(slot)?);
+                }
+            } else if threads.is_empty() {
+                count.taken += lock_rounds::run(ROUNDS / 8)?;
+                end = self.start.elapsed() + if fastrand::u8(..8) == 0 { LONG } else { SHORT };
+            }
+            sleep(TICK);
+            if stops {
+                // All end, and no signals are sent.
+                let (waits, is_still) = (!threads.is_empty(), stillness.check(canary::is));
+                if waits && is_still {
+                    fail(NAME, Kind::Hang, &format!("threads do not end, and none runs: {LOCK:?}"));
+                }
+            }
+            if let Some(why) = self.stuck() {
+                fail(NAME, Kind::Hang, &why);
+            }
+            progress.show(|| format!("{} acquisitions, {forks} forks", count.taken));
+            progress.reach(self.start.elapsed().as_secs());
+            if !stops {
+                CHANGED.notify_one();
+                self.signals.send();
+            }
+            match fastrand::u8(..16) {
+                // For a while, threads without a node of their own wait unqueued.
+                0 => nodes = Some(AllNodes::alloc()),
+                1..4 => nodes = None,
+                4 if forks < 10 * self.start.elapsed().as_secs() => {
+                    faults::finish(faults::fork(), lock_in_child)?;
+                    forks += 1;
+                }
+                _ => {}
+            }
+            for ended in threads.extract_if(.., |thread| thread.is_finished()).collect::<Vec<_>>() {
+                let (slot, of_thread) = crew::join(ended)?;
+                count.taken += of_thread.taken;
+                count.timed_out += of_thread.timed_out;
+                count.threads += 1;
+                count.longest = count.longest.max(of_thread.longest);
+                free.push(slot);
+            }
+        }
+        drop(nodes);
+        Ok((count, forks))
+    }
+
+    /// Runs a thread. Returns its slot and what it did.
+    fn live(&self, slot: usize) -> (usize, Count) {
+        // SAFETY: plain calls, for this thread only. That a priority is not available does no harm.
+        unsafe {
+            if slot % 4 == 1 {
+                libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, 19);
+            } else if slot % 4 == 2 {
+                faults::set_idle_priority();
+            }
+        }
+        let _receiver = self.signals.receiver(slot);
+        if let (3, Some(quota)) = (slot % 4, &self.quota)
+            && let Err(why) = quota.join()
+        {
+            fail_with(NAME, &why);
+        }
+        let mut count = Count::default();
+        while count.taken < MOST && !self.stop.load(Relaxed) {
+            let began = self.start.elapsed();
+            self.waits[slot].store(began.as_nanos() as u64 + 1, Relaxed);
+            let taken = acquire();
+            self.waits[slot].store(0, Relaxed);
+            count.longest = count.longest.max(self.start.elapsed() - began);
+            *if taken { &mut count.taken } else { &mut count.timed_out } += 1;
+        }
+        (slot, count)
+    }
+
+    /// Returns the first thread that has waited for too long, if any.
+    fn stuck(&self) -> Option<String> {
+        let now = self.start.elapsed();
+        self.waits.iter().enumerate().find_map(|(slot, wait)| {
+            let since = Duration::from_nanos(wait.load(Relaxed).checked_sub(1)?);
+            let lasted = now.saturating_sub(since);
+            (lasted > wait_limit())
+                .then(|| format!("thread {slot} has waited for {:.1} s: {LOCK:?}", lasted.as_secs_f64()))
+        })
+    }
+}
+
+/// Acquires the lock in some way, and works under it. Returns `false` if it times out.
+fn acquire() -> bool {
+    let timeout = Duration::from_micros(fastrand::u64(..300));
+    let guard = match fastrand::u8(..8) {
+        0 => LOCK.try_lock(),
+        1 | 2 => LOCK.try_lock_for(timeout),
+        3 => LOCK.try_lock_until(Instant::now() + timeout),
+        _ => Some(LOCK.lock()),
+    };
+    let Some(mut guard) = guard else { return false };
+    guard.work();
+    match fastrand::u8(..32) {
+        0..4 => MutexGuard::unlock_fair(guard),
+        4 => MutexGuard::bump(&mut guard),
+        5 => {
+            CHANGED.wait_for(&mut guard, timeout);
+        }
+        _ => {}
+    }
+    true
+}
+
+/// In the child, the lock works, or is held by a thread that does not exist there.
+fn lock_in_child() -> bool {
+    for _ in 0..3 {
+        if let Some(mut guard) = LOCK.try_lock_for(Duration::from_millis(20)) {
+            guard.first += 1;
+        }
+    }
+    true
+}

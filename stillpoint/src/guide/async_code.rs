@@ -1,0 +1,177 @@
+//! How to use the library in async code, with any executor.
+//!
+//! # Begin with `srcu`
+//!
+//! A task may resume in another thread, and may sleep for long. Guards of [`srcu`](crate::srcu) allow both: they belong
+//! to a [`Domain`](crate::srcu::Domain), a value, and not to a thread. A `static` domain needs nothing else:
+//!
+//! ```
+//! use std::sync::LazyLock;
+//! use stillpoint::{rcu::Rcu, srcu};
+//!
+//! static CONFIG: srcu::Domain = srcu::Domain::new();
+//! static GREETING: LazyLock<Rcu<String, srcu::Domain>> =
+//!     LazyLock::new(|| Rcu::new_in(String::from("hello"), CONFIG.clone()));
+//!
+//! async fn serve(name: &str) -> String {
+//!     let guard = CONFIG.enter();
+//!     let greeting = GREETING.load(&guard); // valid until the guard is dropped ...
+//!     tokio::time::sleep(std::time::Duration::from_millis(1)).await; // ... also across `.await`
+//!     format!("{greeting} {name}")
+//! }
+//! # let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build().unwrap();
+//! # assert_eq!(runtime.block_on(async { tokio::spawn(serve("world")).await.unwrap() }), "hello world");
+//! ```
+//!
+//! While a guard is open, no value of its domain is freed that was replaced since. So tasks that may wait for a client
+//! for minutes get a domain of their own, or hold the guard for a shorter time.
+//!
+//! A spawned task that needs a reference without a lifetime calls
+//! [`read_owned`](crate::rcu::Rcu::read_owned), which also works if the `Rcu` is in an `Arc` and not in a `static`:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stillpoint::{rcu::Rcu, srcu};
+//!
+//! # let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+//! # runtime.block_on(async {
+//! let routes = Arc::new(Rcu::new_in(vec!["eth0"], srcu::Domain::new()));
+//! let table = routes.read_owned();
+//! let task = tokio::spawn(async move { table.len() });
+//! assert_eq!(task.await.unwrap(), 1);
+//! # });
+//! ```
+//!
+//! Where a section has no `.await` in it, [`rcu`](crate::rcu) works in async code as anywhere else, and is faster.
+//!
+//! # A `replace` that does not block the executor
+//!
+//! | a task writes | the executor's thread |
+//! |---|---|
+//! | `pointer.replace(new).await;` | goes on with other tasks; the task continues after a grace period, and has the old value |
+//! | `pointer.replace(new);` | goes on at once; but while the backlog is above its [limits](crate::rcu::Limits), it blocks, for ten seconds at most |
+//! | `pointer.replace(new).wait();` | blocks for a grace period: not in a task |
+//! | [`GracePeriod::now_in(domain)`](crate::rcu::GracePeriod::now_in)`.await` | goes on with other tasks |
+//! | [`barrier`](crate::Domain::barrier) | blocks: only in `spawn_blocking`, or after the executor has ended |
+//!
+//! So a task that changes something now and then awaits the old value, outside of every guard of the domain:
+//!
+//! ```
+//! use stillpoint::{rcu::Rcu, srcu};
+//!
+//! async fn reload(config: &Rcu<String, srcu::Domain>, new: String) -> String {
+//!     let old = config.replace(new).await; // other tasks run meanwhile
+//!     // No task reads `old` any more. It is dropped here, not in a thread of the library.
+//!     old
+//! }
+//! # let config = Rcu::new_in(String::from("a"), srcu::Domain::new());
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # assert_eq!(runtime.block_on(reload(&config, String::from("b"))), "a");
+//! ```
+//!
+//! `.await` **inside** a section of the same domain never returns: the grace period waits for the guard of the task that
+//! waits for it. If a future of a grace period is dropped (`select!`, a timeout), the value is retired as if the result
+//! of `replace` had been dropped.
+//!
+//! The futures need no runtime: a thread of the library waits for all of them, and wakes each.
+//!
+//! # Guards on a `LocalSet`
+//!
+//! Tasks of a `LocalSet`, or of a runtime for one thread that uses `spawn_local`, may hold guards of `rcu` across
+//! `.await`, as these tasks do not change their thread. They should not: the section belongs to the *thread*, and is open
+//! while its other tasks run. A grace period that one of these polls panics, because it would wait for its own thread:
+//!
+//! ```
+//! use stillpoint::rcu::{self, GracePeriod, Rcu};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # tokio::task::LocalSet::new().block_on(&runtime, async {
+//! let table = Rcu::new(1);
+//! let guard = rcu::enter();
+//! let value = table.load(&guard);
+//! let other = tokio::task::spawn_local(async { GracePeriod::now().await });
+//! assert!(other.await.unwrap_err().is_panic()); // polled while the guard above is open
+//! assert_eq!(*value, 1);
+//! # });
+//! ```
+//!
+//! With `srcu` the same works, as its sections belong to no thread:
+//!
+//! ```
+//! use stillpoint::rcu::Rcu;
+//! use stillpoint::srcu::Domain;
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # tokio::task::LocalSet::new().block_on(&runtime, async {
+//! let domain = Domain::new();
+//! let table = std::rc::Rc::new(Rcu::new_in(1, domain.clone()));
+//! let guard = domain.enter();
+//! let value = table.load(&guard);
+//! let writer = tokio::task::spawn_local({
+//!     let table = table.clone();
+//!     async move { table.replace(2).await }
+//! });
+//! tokio::task::yield_now().await; // the writer runs, and waits for this task
+//! assert_eq!(*value, 1);
+//! drop(guard);
+//! assert_eq!(writer.await.unwrap(), 1);
+//! # });
+//! ```
+//!
+//! # Shutdown
+//!
+//! The end of the program does not wait for what is deferred. First let the tasks end, then close the domain: this waits
+//! until no task has a guard or another handle, and all destructors have run. [`close`](crate::srcu::Domain::close)
+//! returns a future, which can also be waited for without a runtime:
+//!
+//! ```
+//! use stillpoint::{rcu::Rcu, srcu};
+//!
+//! let domain = srcu::Domain::new();
+//! let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+//! runtime.block_on(async {
+//!     let config = Rcu::new_in(String::from("a"), domain.clone());
+//!     tokio::spawn(async move { drop(config.replace(String::from("b"))) }).await.unwrap();
+//!     domain.close().await; // all handles are gone, and "a" has been dropped
+//! });
+//! ```
+//!
+//! A `static` domain is never closed: call [`barrier`](crate::Domain::barrier) of it after the runtime has ended, and
+//! [`rcu::barrier`](crate::rcu::barrier) if anything was retired in `rcu`.
+//!
+//! # Tests
+//!
+//! Tests of one process run side by side, and a guard that one of them leaks stalls the domain for all. So a test creates
+//! its own domain, and does not use a `static` one. A runtime for one thread makes the order of the tasks certain:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+//! use stillpoint::{rcu::Rcu, srcu};
+//!
+//! struct Old(Arc<AtomicBool>);
+//!
+//! impl Drop for Old {
+//!     fn drop(&mut self) {
+//!         self.0.store(true, SeqCst);
+//!     }
+//! }
+//!
+//! // #[tokio::test]
+//! async fn replaced_value_outlives_its_readers() {
+//!     let (domain, dropped) = (srcu::Domain::new(), Arc::new(AtomicBool::new(false)));
+//!     let value = Rcu::new_in(Old(dropped.clone()), domain.clone());
+//!     let guard = domain.enter();
+//!     let old = value.load(&guard);
+//!     let retired = value.replace(Old(Arc::default())).start(); // the grace period begins now
+//!     assert!(!retired.is_elapsed() && !old.0.load(SeqCst));
+//!     drop(guard);
+//!     drop(retired.await);
+//!     assert!(dropped.load(SeqCst));
+//! }
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # runtime.block_on(replaced_value_outlives_its_readers());
+//! ```
+//!
+//! A test that expects no long section sets [`set_stall_timeout`](crate::rcu::set_stall_timeout) to a second, and fails
+//! in a [hook](crate::rcu::set_stall_hook) that counts reports.

@@ -1,0 +1,10 @@
+//! The queued lock: its word, its wait queue, and the mutex made of it.
+
+#[cfg(not(loom))]
+pub mod api;
+pub mod nodes;
+pub mod queue;
+pub mod raw;
+pub mod unqueued;
+pub mod waiter;
+pub mod word;

@@ -1,0 +1,238 @@
+//! A thread that waits for locks: its node, a count of steals, and for how long it has contended.
+//!
+//! A thread allocates a node at its first wait and frees it when it exits. [`Waiter::node_in_use`] is set while it
+//! uses a node. A signal handler that finds it set must not touch the node: it can take a free lock as an
+//! [unqueued](super::unqueued) waiter.
+//!
+//! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that lock
+//! again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it for any
+//! lock. Meanwhile the thread borrows another node for each wait. A borrowed node cannot be abandoned, so timed waits
+//! are unqueued then, and each thread leaves at most one node behind.
+
+use core::cell::Cell;
+use core::sync::atomic::AtomicU32;
+
+use super::nodes::{ABANDONED, IDLE, WAITING, table};
+use crate::lock::policy::CLOCK_CHECK_EVERY;
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::step;
+
+/// See the [module](self). Only the thread and its signal handlers access it, so it uses `core`'s atomics in the models
+/// too.
+#[derive(Debug)]
+pub struct Waiter {
+    /// 1 while the thread uses a node or looks for one. A signal handler that finds 1 leaves the nodes alone.
+    node_in_use: AtomicU32,
+    /// The node, or 0.
+    own: Cell<u32>,
+    /// The address of the lock in whose queue the node was abandoned, if it has not been used since; otherwise 0.
+    pub abandoned_at: Cell<usize>,
+    /// Locks taken past a queue.
+    steals: Cell<u32>,
+    /// The address of the lock for which the thread last contended, and when.
+    contended: Cell<(usize, u64)>,
+    /// When the thread began to contend, after a pause or a yield.
+    contends_since: Cell<u64>,
+}
+
+/// The place where a thread waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the queue, with this node, which the thread has yet to enqueue.
+    Tail(u32),
+    /// In the queue, with this node, which is still in it.
+    Rejoined(u32),
+    /// Without a node.
+    Unqueued,
+}
+
+#[cfg(not(loom))]
+thread_local! {
+    static WAITER: Waiter = const { Waiter::new() };
+}
+#[cfg(loom)]
+loom::thread_local! {
+    static WAITER: Waiter = Waiter::new();
+}
+
+/// Calls `f` with the state of the calling thread.
+#[inline(always)]
+pub fn with<R>(f: impl FnOnce(&Waiter) -> R) -> R {
+    WAITER.with(f)
+}
+
+impl Waiter {
+    const fn new() -> Self {
+        Self {
+            node_in_use: AtomicU32::new(0),
+            own: Cell::new(0),
+            abandoned_at: Cell::new(0),
+            steals: Cell::new(0),
+            contended: Cell::new((0, 0)),
+            contends_since: Cell::new(0),
+        }
+    }
+
+    /// Finds a place to wait for the lock at this address. The node is in use until [`release`](Self::release).
+    pub fn acquire(&self, lock: usize, is_timed: bool) -> Place {
+        // Acquire and Release, here and below: between the thread and its signal handlers.
+        if self.node_in_use.swap(1, Acquire) != 0 {
+            return Place::Unqueued;
+        }
+        let place = self.find_place(lock, is_timed);
+        if place == Place::Unqueued {
+            self.node_in_use.store(0, Release);
+        }
+        place
+    }
+
+    fn find_place(&self, lock: usize, is_timed: bool) -> Place {
+        let own = self.own.get();
+        if own != 0 {
+            let state = &table().node(own).state;
+            // Relaxed: only the owner has used the node.
+            let rejoins = self.abandoned_at.get() == lock
+                && state.compare_exchange(ABANDONED, WAITING, Relaxed, Relaxed).is_ok();
+            // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`.
+            if rejoins || state.load(Acquire) == IDLE {
+                self.abandoned_at.set(0);
+                return if rejoins { Place::Rejoined(own) } else { Place::Tail(own) };
+            }
+        }
+        let keeps = own == 0 && exit::arm();
+        if is_timed && !keeps {
+            return Place::Unqueued;
+        }
+        let Some(id) = table().alloc() else { return Place::Unqueued };
+        if keeps {
+            self.own.set(id);
+        }
+        Place::Tail(id)
+    }
+
+    /// Returns `true` if the thread keeps this node, and so may abandon it.
+    pub fn owns(&self, id: u32) -> bool {
+        self.own.get() == id
+    }
+
+    /// Ends the use of a node. A borrowed node, which is in no queue, is freed.
+    pub fn release(&self, id: u32) {
+        if !self.owns(id) {
+            step!("borrowed-node-leaked", table().free(id));
+        }
+        self.node_in_use.store(0, Release);
+    }
+
+    /// Gives up the node when the thread exits. A later destructor that locks allocates another one.
+    pub fn exit(&self) {
+        let was = self.node_in_use.swap(1, Acquire);
+        let own = self.own.replace(0);
+        if self.abandoned_at.replace(0) != 0 {
+            table().free_at_exit(own);
+        } else if own != 0 {
+            step!("own-node-leaked", table().free(own));
+        }
+        self.node_in_use.store(was, Release);
+    }
+
+    /// Records that the thread contends for the lock at this address, at this `time`. Returns `true` if it has done so
+    /// for `period` nanoseconds, without a pause of that length or another lock in between, since it last yielded its CPU.
+    pub fn has_contended_for(&self, lock: usize, period: u64, time: u64) -> bool {
+        let (last, at) = self.contended.replace((lock, time));
+        if last != lock || time.saturating_sub(at) >= period {
+            self.contends_since.set(time);
+        }
+        time.saturating_sub(self.contends_since.get()) >= period
+    }
+
+    /// Records that the thread has yielded its CPU until this `time`.
+    pub fn has_yielded(&self, time: u64) {
+        self.contended.set((self.contended.get().0, time));
+        self.contends_since.set(time);
+    }
+
+    /// Returns `true` if the next steal is to check the clock.
+    #[inline]
+    pub fn clock_check_due(&self) -> bool {
+        self.steals.get() % CLOCK_CHECK_EVERY == CLOCK_CHECK_EVERY - 1
+    }
+
+    /// Counts a steal.
+    #[inline]
+    pub fn count_steal(&self) {
+        self.steals.set(self.steals.get().wrapping_add(1));
+    }
+}
+
+#[cfg(loom)]
+mod exit {
+    /// The model's threads keep their nodes.
+    pub fn arm() -> bool {
+        true
+    }
+}
+
+#[cfg(not(loom))]
+mod exit {
+    use core::ffi::c_void;
+    use core::ptr;
+
+    use super::{IDLE, Relaxed, Waiter, table, with};
+    use crate::sys::fork::{ForkHook, register_for_fork};
+    use crate::sys::init_array;
+    use crate::sys::tls_destructor::AtThreadExit;
+
+    static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
+    static FORK: ForkHook = ForkHook::in_child(2, in_child);
+
+    init_array!(prepare());
+
+    /// Runs before `main`, so that the C library needs no memory for the key: a thread's first contended release may be
+    /// in a signal handler.
+    fn prepare() {
+        EXIT.prepare();
+        // If there is no memory for the handler, children of forks keep the queues that they inherit.
+        register_for_fork(&FORK);
+    }
+
+    /// Has the node freed when the thread exits. Returns `false` if that is not possible.
+    pub fn arm() -> bool {
+        // SAFETY: `at_exit` ignores its argument; any non-null pointer makes the C library call it.
+        unsafe { EXIT.arm(ptr::without_provenance_mut(1)) }
+    }
+
+    unsafe extern "C" fn at_exit(_: *mut c_void) {
+        with(Waiter::exit);
+    }
+
+    fn in_child() {
+        with(|waiter| {
+            let own = waiter.own.get();
+            // An abandoned node is dropped with its queue. Relaxed: the only thread.
+            if own != 0 && table().node(own).state.load(Relaxed) != IDLE {
+                waiter.own.set(0);
+            }
+            waiter.abandoned_at.set(0);
+            table().reset_in_child(waiter.own.get());
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_yields_once_a_period_while_it_contends() {
+        let waiter = Waiter::new();
+        let yields = |time| waiter.has_contended_for(1, 50, time);
+        assert!(![1000, 1049, 1020].map(yields).contains(&true), "the period is not over");
+        assert!(yields(1051));
+        waiter.has_yielded(1060);
+        assert!(![1070, 1109].map(yields).contains(&true));
+        assert!(yields(1110));
+        assert!(![1160, 1200].map(yields).contains(&true), "there was a pause");
+        assert!(!waiter.has_contended_for(2, 50, 1205) && !yields(1215), "there was another lock");
+        assert!(![1264].map(yields).contains(&true) && yields(1265));
+    }
+}

@@ -1,0 +1,6 @@
+//! The reader-writer lock: its gate with the readers, its writers, and the types made of them.
+
+#[cfg(not(loom))]
+pub mod api;
+pub mod gate;
+pub mod writer;

@@ -1,0 +1,301 @@
+//! The writers of the [reader-writer lock](super::gate), and upgradable readers.
+
+use core::mem;
+use core::num::NonZeroU32;
+
+use crate::fence;
+use crate::sync::{Ordering::*, budget, now, spin_loop, step};
+
+use super::gate::{
+    DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_READ, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, Timeout,
+    WAITERS, fence_took, gate_was_shut,
+};
+use crate::lock::events::Event;
+use crate::lock::policy::Policy;
+
+/// How often a writer sums the counters before it sleeps.
+const SUMS: u32 = 100;
+
+impl<P: Policy> RawRw<P> {
+    /// Opens the gate, or leaves it shut (`shut` is [`SHUT`] or 0), and admits the waiting readers. The caller holds
+    /// `writers`.
+    fn admit_readers(&self, shut: u64) {
+        let mut word = self.gate.load(Relaxed);
+        let waiters = loop {
+            let waiters = (word & WAITERS) / ONE_WAITER;
+            let phase = if waiters == 0 { word } else { word.wrapping_add(ONE_PHASE) } & PHASE;
+            // Release: publishes the writer's section; pairs with the Acquire in `lock_shared` and
+            // `wait_for_admission`.
+            match self.gate.compare_exchange(word, phase | shut, Release, Relaxed) {
+                Ok(_) => break waiters,
+                Err(now) => word = now,
+            }
+        };
+        if waiters != 0 {
+            // Before `writers` is released (2).
+            step!("admitted-not-counted", self.readers.add_without_allocating(LOCKS, waiters));
+            if word & SLEEPERS != 0 {
+                step!("sleeping-readers-not-woken", self.gate.wake(u32::MAX, NonZeroU32::MAX));
+            }
+        }
+    }
+
+    /// Takes the lock for an upgradable read: excludes writers and other upgradable readers. Returns `true` if the
+    /// caller holds it.
+    #[inline]
+    pub fn lock_upgradable(&self, timeout: Timeout) -> bool {
+        match timeout {
+            Timeout::Immediate => self.writers.try_lock(),
+            Timeout::At(end) => self.writers.lock_until(end),
+            Timeout::Never => {
+                self.writers.lock();
+                true
+            }
+        }
+    }
+
+    /// Releases an upgradable read.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock for an upgradable read.
+    #[inline]
+    pub unsafe fn unlock_upgradable(&self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.writers.unlock() };
+    }
+
+    /// As [`unlock_upgradable`](Self::unlock_upgradable), but to the thread that has waited longest.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub unsafe fn unlock_upgradable_fair(&self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.writers.unlock_fair() };
+    }
+
+    /// Takes the lock for writing. Returns `true` if the caller holds it.
+    #[inline]
+    pub fn lock_exclusive(&self, timeout: Timeout) -> bool {
+        if !self.lock_upgradable(timeout) {
+            return false;
+        }
+        // SAFETY: the caller holds it for an upgradable read.
+        let held = unsafe { self.upgrade_or_unlock(timeout) };
+        if !held {
+            // SAFETY: as above.
+            unsafe { self.unlock_upgradable() };
+        }
+        held
+    }
+
+    /// [`upgrade`](Self::upgrade), but releases the upgradable read if it panics.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock for an upgradable read.
+    pub unsafe fn upgrade_or_unlock(&self, timeout: Timeout) -> bool {
+        let unlock = Unlock(self);
+        // SAFETY: the caller's contract.
+        let held = unsafe { self.upgrade(timeout) };
+        mem::forget(unlock);
+        held
+    }
+
+    /// Makes an upgradable read a write. Returns `true` if the caller holds the lock for writing; otherwise, and if it
+    /// panics, the caller still holds it for an upgradable read.
+    ///
+    /// # Panics
+    ///
+    /// As [`fence::heavy`].
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock for an upgradable read.
+    pub unsafe fn upgrade(&self, timeout: Timeout) -> bool {
+        // Neither the fence nor the readers need to be disturbed if it is likely to fail.
+        if timeout == Timeout::Immediate && self.readers() != 0 {
+            return false;
+        }
+        // Acquire: the counts of slow readers; pairs with the Release in `lock_shared_slow`.
+        let was = self.gate.fetch_or(SHUT | DRAINING, Acquire);
+        let was_open = was & SHUT == 0;
+        let mut shutting = Shutting { lock: self, needs_fence: was_open };
+        if was_open {
+            // A reader that has entered is in the sums; one that arrives later finds the gate shut (3).
+            step!("shut-without-fence", shutting.fence());
+        } else {
+            gate_was_shut(was / ONE_READ);
+        }
+        // Readers that see it are not counted needlessly.
+        self.readers.disable_fast();
+        let mut sums = budget(SUMS);
+        while sums > 0 {
+            if self.try_hold() == 0 {
+                return shutting.succeeds();
+            }
+            sums -= 1;
+            spin_loop();
+        }
+        if timeout == Timeout::Immediate {
+            return false;
+        }
+        if !was_open {
+            // A reader that leaves is in the sums, or counts down (5).
+            step!("asleep-without-fence", shutting.fence());
+        }
+        self.sleep(timeout) && shutting.succeeds()
+    }
+
+    /// Sleeps until the caller holds the lock. Returns `false` if the time is over.
+    fn sleep(&self, timeout: Timeout) -> bool {
+        loop {
+            // Acquire: the sum contains the unlocks whose countdown is dropped here; pairs with the Release in
+            // `count_down`.
+            self.awaited.swap(0, Acquire);
+            let active = self.try_hold();
+            if active == 0 {
+                return true;
+            }
+            // If there are more, the writer wakes early.
+            let active = active.min(i32::MAX as u64) as u32;
+            let mut awaited = self.awaited.fetch_add(active, Relaxed).wrapping_add(active);
+            while awaited.cast_signed() > 0 {
+                if self.awaited.wait(awaited, timeout.end()) {
+                    return false;
+                }
+                // Relaxed: the swap acquires.
+                awaited = self.awaited.load(Relaxed);
+            }
+        }
+    }
+
+    /// Makes the draining gate held if there are no sections. Returns an estimate of their number otherwise.
+    fn try_hold(&self) -> u64 {
+        loop {
+            let mut word = self.gate.load(Relaxed);
+            if word & ENTERED != 0 {
+                // Acquire: the counts of recursive readers; pairs with the Release in `lock_shared_slow`.
+                word = self.gate.fetch_and(!ENTERED, Acquire) & !ENTERED;
+            }
+            let active = self.readers();
+            step!(
+                "readers-ignored",
+                if active != 0 {
+                    return active;
+                }
+            );
+            while word & ENTERED == 0 {
+                // Relaxed, both: readers that find `HELD` wait, or ask the fences.
+                match self.gate.compare_exchange(word, word | HELD, Relaxed, Relaxed) {
+                    Ok(_) => return 0,
+                    Err(now) => word = now,
+                }
+            }
+        }
+    }
+
+    /// Releases a write, and keeps an upgradable read.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock for writing.
+    #[inline]
+    pub unsafe fn downgrade_to_upgradable(&self) {
+        self.admit_readers(SHUT);
+    }
+
+    /// Makes an upgradable read an ordinary one.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock for an upgradable read.
+    pub unsafe fn downgrade_upgradable(&self) {
+        // No fence is needed: the next writer acquires the count with `writers`.
+        self.readers.add_without_allocating(LOCKS, 1);
+        // SAFETY: the caller's contract.
+        unsafe { self.unlock_upgradable() };
+    }
+
+    /// Makes a write a read.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock for writing.
+    pub unsafe fn downgrade(&self) {
+        // SAFETY: the caller's contract, and the result of the first call.
+        unsafe {
+            self.downgrade_to_upgradable();
+            self.downgrade_upgradable();
+        }
+    }
+
+    /// Releases a write.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock for writing.
+    #[inline]
+    pub unsafe fn unlock_exclusive(&self) {
+        // SAFETY: the caller's contract, and the result of the first call.
+        unsafe {
+            self.downgrade_to_upgradable();
+            self.unlock_upgradable();
+        }
+    }
+
+    /// Releases a write. Of the writers and upgradable readers, the one that has waited longest is next.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock for writing.
+    pub unsafe fn unlock_exclusive_fair(&self) {
+        // SAFETY: the caller's contract, and the result of the first call.
+        unsafe {
+            self.downgrade_to_upgradable();
+            self.unlock_upgradable_fair();
+        }
+    }
+}
+
+/// A gate that a writer has shut. Ends the attempt when dropped, also if the fence panics.
+#[derive(Debug)]
+struct Shutting<'a, P: Policy> {
+    lock: &'a RawRw<P>,
+    /// There was no fence since the gate was open.
+    needs_fence: bool,
+}
+
+impl<P: Policy> Shutting<'_, P> {
+    fn fence(&mut self) {
+        P::count(Event::WriterFence);
+        let begin = now();
+        fence::heavy();
+        fence_took(now().saturating_sub(begin));
+        self.needs_fence = false;
+    }
+
+    /// The writer holds the lock. Returns `true`.
+    fn succeeds(self) -> bool {
+        mem::forget(self);
+        true
+    }
+}
+
+impl<P: Policy> Drop for Shutting<'_, P> {
+    fn drop(&mut self) {
+        self.lock.admit_readers(if self.needs_fence { 0 } else { SHUT });
+    }
+}
+
+/// Releases an upgradable read when dropped, if an upgrade panics.
+#[derive(Debug)]
+struct Unlock<'a, P: Policy>(&'a RawRw<P>);
+
+impl<P: Policy> Drop for Unlock<'_, P> {
+    fn drop(&mut self) {
+        // SAFETY: the contract of `upgrade_or_unlock`, which makes this.
+        unsafe { self.0.unlock_upgradable() };
+    }
+}

@@ -1,0 +1,165 @@
+//! Pointers that own their node.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::{self, ManuallyDrop};
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+use super::pointable::Pointable;
+use super::shared::{Pointer, ReadSection, Shared, sealed};
+
+/// A node that no other thread has, or has yet: a `Box` of one word, with a [tag](Shared::tag).
+///
+/// ```
+/// use stillpoint::rcu::{Atomic, Owned};
+///
+/// let mut name = Owned::<str>::init("eth0".into());
+/// name.make_ascii_uppercase();
+/// let mut first: Atomic<str> = Atomic::new(name.with_tag(1));
+/// assert_eq!(first.get_mut().as_ref(), Some("ETH0"));
+/// // SAFETY: no other pointer has the node.
+/// let name = unsafe { first.take() }.expect("not null");
+/// assert_eq!((&*name, name.tag()), ("ETH0", 1));
+/// ```
+pub struct Owned<T: ?Sized + Pointable> {
+    /// The address, which is not null, with the tag.
+    pointer: NonNull<()>,
+    _owns: PhantomData<Box<T>>,
+}
+
+// SAFETY: owns its value, as a `Box` does.
+unsafe impl<T: ?Sized + Pointable + Send> Send for Owned<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Pointable + Sync> Sync for Owned<T> {}
+
+impl<T: ?Sized + Pointable> Owned<T> {
+    /// Allocates a value, which may be unsized: see [`Pointable`].
+    #[inline]
+    pub fn init(init: T::Init) -> Self {
+        Self { pointer: T::init(init), _owns: PhantomData }
+    }
+
+    /// Makes it a pointer that can be copied. The node leaks unless that is stored, or becomes
+    /// [owned](Shared::into_owned) again.
+    #[inline]
+    pub fn into_shared<'g>(self, _section: &'g impl ReadSection) -> Shared<'g, T> {
+        Shared::from_word(sealed::Pointer::into_word(self))
+    }
+
+    /// Returns the tag: see [`Shared::tag`].
+    #[inline]
+    pub fn tag(&self) -> usize {
+        self.as_shared().tag()
+    }
+
+    /// Returns the pointer with another tag: see [`Shared::with_tag`].
+    #[inline]
+    #[must_use]
+    pub fn with_tag(self, tag: usize) -> Self {
+        let word = sealed::Pointer::into_word(self.as_shared().with_tag(tag));
+        mem::forget(self);
+        // SAFETY: the word of `self`, which is forgotten, but for the tag.
+        unsafe { sealed::Pointer::from_word(word) }
+    }
+
+    #[inline(always)]
+    fn as_shared(&self) -> Shared<'_, T> {
+        Shared::from_word(self.pointer.as_ptr())
+    }
+
+    #[inline(always)]
+    fn node(&self) -> NonNull<()> {
+        // SAFETY: the address is not null.
+        unsafe { self.as_shared().node().unwrap_unchecked() }
+    }
+}
+
+impl<T> Owned<T> {
+    /// Allocates `value`.
+    #[inline]
+    pub fn new(value: T) -> Self {
+        Self::init(value)
+    }
+
+    /// Returns the value in its box. The tag is lost.
+    #[inline]
+    pub fn into_box(self) -> Box<T> {
+        let node = ManuallyDrop::new(self).node();
+        // SAFETY: sized values are in boxes, and the destructor of `self` does not run.
+        unsafe { Box::from_raw(node.cast().as_ptr()) }
+    }
+}
+
+impl<T: ?Sized + Pointable> Shared<'_, T> {
+    /// Takes the node.
+    ///
+    /// # Panics
+    ///
+    /// If the pointer is null.
+    ///
+    /// # Safety
+    ///
+    /// No other thread or pointer uses the node, now or later.
+    #[inline]
+    #[track_caller]
+    pub unsafe fn into_owned(self) -> Owned<T> {
+        assert!(!self.is_null(), "into_owned() of a null pointer");
+        // SAFETY: the caller's contract.
+        unsafe { sealed::Pointer::from_word(sealed::Pointer::into_word(self)) }
+    }
+}
+
+impl<T: ?Sized + Pointable> Drop for Owned<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the node is this pointer's alone.
+        unsafe { T::drop(self.node()) };
+    }
+}
+
+impl<T: ?Sized + Pointable> Deref for Owned<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the node is this pointer's alone, which is borrowed.
+        unsafe { T::deref(self.node()) }
+    }
+}
+
+impl<T: ?Sized + Pointable> DerefMut for Owned<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, exclusively.
+        unsafe { T::deref_mut(self.node()) }
+    }
+}
+
+impl<T> From<Box<T>> for Owned<T> {
+    #[inline]
+    fn from(value: Box<T>) -> Self {
+        Self { pointer: NonNull::from(Box::leak(value)).cast(), _owns: PhantomData }
+    }
+}
+
+impl<T: ?Sized + Pointable> Pointer<T> for Owned<T> {}
+
+impl<T: ?Sized + Pointable> sealed::Pointer for Owned<T> {
+    #[inline(always)]
+    fn into_word(self) -> *mut () {
+        ManuallyDrop::new(self).pointer.as_ptr()
+    }
+
+    #[inline(always)]
+    unsafe fn from_word(word: *mut ()) -> Self {
+        // SAFETY: `into_word` returns no null pointer.
+        Self { pointer: unsafe { NonNull::new_unchecked(word) }, _owns: PhantomData }
+    }
+}
+
+impl<T: ?Sized + Pointable + fmt::Debug> fmt::Debug for Owned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owned").field("value", &&**self).field("tag", &self.tag()).finish()
+    }
+}

@@ -1,0 +1,149 @@
+//! A pointer of one word to a value from a `Box`, which may be unsized.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem;
+use core::ptr::NonNull;
+
+use super::erased::ErasedPtr;
+
+/// A raw pointer to a value from a `Box<T>`.
+///
+/// The word is the box's pointer, if that has one word. Otherwise it points to another box, which holds the pointer.
+pub struct ThinPtr<T: ?Sized> {
+    word: NonNull<()>,
+    _value: PhantomData<*mut T>,
+}
+
+impl<T: ?Sized> Clone for ThinPtr<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for ThinPtr<T> {}
+
+impl<T: ?Sized> fmt::Debug for ThinPtr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Pointer::fmt(&self.word, f)
+    }
+}
+
+impl<T: ?Sized> ThinPtr<T> {
+    const IS_BOX: bool = size_of::<*mut T>() == size_of::<*mut ()>();
+
+    pub fn new(value: Box<T>) -> Self {
+        let value = Box::into_raw(value);
+        let word = if Self::IS_BOX { value.cast() } else { Box::into_raw(Box::new(value)).cast() };
+        // SAFETY: from a box.
+        Self::from_word(unsafe { NonNull::new_unchecked(word) })
+    }
+
+    /// The pointer whose [`word`](Self::word) this is.
+    #[inline(always)]
+    pub fn from_word(word: NonNull<()>) -> Self {
+        Self { word, _value: PhantomData }
+    }
+
+    #[inline(always)]
+    pub fn word(self) -> NonNull<()> {
+        self.word
+    }
+
+    /// Returns the pointer to the value.
+    ///
+    /// # Safety
+    ///
+    /// The value has not been freed, and its initialization happened before.
+    #[inline(always)]
+    pub unsafe fn as_ptr(self) -> *mut T {
+        if Self::IS_BOX {
+            // SAFETY: the word is such a pointer, which has the same size.
+            unsafe { mem::transmute_copy(&self.word) }
+        } else {
+            // SAFETY: the word points to a box with such a pointer, which is freed with the value.
+            unsafe { self.word.cast::<*mut T>().read() }
+        }
+    }
+
+    /// Returns the box.
+    ///
+    /// # Safety
+    ///
+    /// As for [`as_ptr`](Self::as_ptr). No copy of the pointer is used afterwards, and no reference to the value.
+    #[inline]
+    pub unsafe fn into_box(self) -> Box<T> {
+        // SAFETY: the caller's contract; both pointers come from boxes.
+        unsafe {
+            let value = self.as_ptr();
+            if !Self::IS_BOX {
+                drop(Box::from_raw(self.word.cast::<*mut T>().as_ptr()));
+            }
+            Box::from_raw(value)
+        }
+    }
+}
+
+// SAFETY: without drop glue, dropping a box only frees memory.
+unsafe impl<T: ?Sized> ErasedPtr for ThinPtr<T> {
+    type Value = T;
+    const NEEDS_DROP: bool = mem::needs_drop::<T>();
+
+    #[inline(always)]
+    unsafe fn deref<'a>(word: NonNull<()>) -> &'a T {
+        // SAFETY: the caller's contract.
+        unsafe { &*Self::from_word(word).as_ptr() }
+    }
+
+    #[inline]
+    unsafe fn bytes(word: NonNull<()>) -> usize {
+        // SAFETY: the caller's contract.
+        let value = unsafe { size_of_val(&*Self::from_word(word).as_ptr()) };
+        value + if Self::IS_BOX { 0 } else { size_of::<*mut T>() }
+    }
+
+    #[inline]
+    unsafe fn drop(word: NonNull<()>) {
+        // SAFETY: the caller's contract.
+        drop(unsafe { Self::from_word(word).into_box() });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::any::Any;
+    use core::fmt::Debug;
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Turns a box into a word and back, and checks what is read in between.
+    fn round_trip<T: ?Sized + Debug>(value: Box<T>, bytes: usize) -> Box<T> {
+        let text = format!("{value:?}");
+        let thin = ThinPtr::<T>::from_word(ThinPtr::new(value).word());
+        // SAFETY: from the box, and used no more after `into_box`.
+        unsafe {
+            assert_eq!(format!("{:?}", &*thin.as_ptr()), text);
+            assert_eq!(ThinPtr::<T>::bytes(thin.word()), bytes);
+            thin.into_box()
+        }
+    }
+
+    #[test]
+    fn values_come_back_from_their_word() {
+        const POINTER: usize = 2 * size_of::<usize>();
+        assert_eq!(*round_trip(Box::new(7_u32), 4), 7);
+        round_trip(Box::new(()), 0);
+        assert_eq!(*round_trip::<[u16]>(Box::new([1, 2, 3]), POINTER + 6), [1, 2, 3]);
+        assert_eq!(&*round_trip::<str>("four".into(), POINTER + 4), "four");
+        assert!(round_trip::<[u64]>(Box::new([]), POINTER).is_empty());
+        let counted = Arc::new(5);
+        let any: Box<dyn Any> = Box::new(Arc::clone(&counted));
+        let any = round_trip(any, POINTER + size_of::<usize>());
+        assert_eq!(Arc::strong_count(&counted), 2);
+        assert_eq!(any.downcast_ref::<Arc<i32>>(), Some(&counted));
+        drop(any);
+        assert_eq!(Arc::strong_count(&counted), 1);
+    }
+}

@@ -1,0 +1,11 @@
+//! The readers of [`crate::rcu`], which belong to threads, and enter and leave sections.
+//!
+//! [`scan`] is how a grace period waits for them, [`reader`] what each does, [`registry`] where it lies, and
+//! [`registration`] how a thread gets and returns it. [`super::qsbr`] has another protocol for the same readers.
+
+pub mod reader;
+pub mod registration;
+pub mod registry;
+pub mod scan;
+#[cfg(feature = "section-locations")]
+pub mod section_sites;

@@ -1,0 +1,340 @@
+//! A thread's reader: what it does on entering and leaving a read-side critical section.
+//!
+//! Threads that report quiescent states use it differently: see [`crate::readers::qsbr`].
+//!
+//! # State
+//!
+//! | field | written by | meaning |
+//! |---|---|---|
+//! | `gp_seen` | owner | 0: quiescent; else the counter as loaded on entering the outermost section |
+//! | `nesting` | owner | the number of open sections inside the outermost one |
+//! | `exit_flags` | all | reasons to leave by the slow path, from [`WAKE_ON_EXIT`] to [`EXITING`] |
+//! | `thread`, `site` | owner, on registration | for stall reports: [`Reader::owner_if_still_blocking`] |
+//!
+//! # Why one word and no arithmetic
+//!
+//! Entering stores what it loaded from the counter, and leaving stores a constant. Well-predicted branches decide
+//! whether the section is nested, so no store-to-load forwarding is on the critical path. Only nested sections count,
+//! in a word of their own: so `gp_seen` holds the whole counter, which never wraps.
+//!
+//! # Signals
+//!
+//! A handler that reads, and leaves every section that it enters, may interrupt the owner between any two instructions
+//! here: it finds `gp_seen` 0 and leaves it 0, or finds it non-zero and restores `nesting`. If it interrupts the owner
+//! between the end of the outermost section and the check of `exit_flags`, the handler takes the slow path in the
+//! owner's place.
+
+use core::panic::Location;
+use core::ptr;
+use core::sync::atomic::compiler_fence;
+
+use crate::fence::light_compiler_only;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, step};
+
+/// A grace period sleeps until this reader has left.
+pub const WAKE_ON_EXIT: u32 = 1;
+/// The owner wants what has been deferred to go through a grace period when it is outside.
+#[cfg(any(feature = "epoch", loom))]
+const COLLECT: u32 = 2;
+/// The owner has deferred its reclamation until it is outside.
+const RECLAIM: u32 = 4;
+/// What the owner has deferred until it is outside.
+#[cfg(any(feature = "epoch", loom))]
+const OUTSIDE: u32 = COLLECT | RECLAIM;
+#[cfg(not(any(feature = "epoch", loom)))]
+const OUTSIDE: u32 = RECLAIM;
+/// The thread is exiting, or has exited inside a section. The slow path then releases the reader.
+pub const EXITING: u32 = 8;
+
+/// See the [module](self). What a scan loads has a cache line of its own (and its neighbour, which x86-64 prefetches).
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Reader {
+    pub(crate) gp_seen: AtomicU64,
+    nesting: AtomicU64,
+    pub(crate) exit_flags: AtomicU32,
+    /// The place in the registry, and the next free reader: see there.
+    pub index: AtomicU32,
+    pub(crate) next_free: AtomicU32,
+    thread: AtomicU32,
+    site: AtomicPtr<Location<'static>>,
+    /// Where the outermost section began, or null.
+    #[cfg(feature = "section-locations")]
+    section: AtomicPtr<Location<'static>>,
+}
+
+// The layout that `struct sp_rcu_reader_` of `stillpoint.h` has. If it changes, so must the names with `v1` there.
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(offset_of!(Reader, gp_seen) == 0);
+    assert!(offset_of!(Reader, nesting) == 8);
+    assert!(offset_of!(Reader, exit_flags) == 16);
+};
+
+/// The thread that a reader belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// As of `gettid(2)`.
+    pub thread: u32,
+    /// Where it registered.
+    pub site: &'static Location<'static>,
+}
+
+/// How a section is left: see [`ThreadReaders::exit_slow`](super::scan::ThreadReaders::exit_slow).
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum ExitPath {
+    Fast,
+    /// Some bit of `exit_flags` is set.
+    Slow,
+}
+
+impl Reader {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                gp_seen: AtomicU64::new(0),
+                nesting: AtomicU64::new(0),
+                exit_flags: AtomicU32::new(0),
+                index: AtomicU32::new(0),
+                next_free: AtomicU32::new(0),
+                thread: AtomicU32::new(0),
+                site: AtomicPtr::new(ptr::null_mut()),
+                #[cfg(feature = "section-locations")]
+                section: AtomicPtr::new(ptr::null_mut()),
+            }
+        }
+    }
+
+    const_unless_loom! {
+        /// A reader without an owner. [`try_enter`](Self::try_enter) always returns `false`. Its `nesting` sends readers
+        /// that are compiled from C to the slow path when they leave.
+        pub fn sentinel() -> Self {
+            Self { gp_seen: AtomicU64::new(u64::MAX), nesting: AtomicU64::new(u64::MAX), ..Self::new() }
+        }
+    }
+
+    /// Begins a section if none is open. Returns `false` inside a section.
+    #[inline(always)]
+    pub fn try_enter(&self, counter: &AtomicU64) -> bool {
+        // Relaxed: only the owner writes `gp_seen` and `nesting`.
+        let outside = self.gp_seen.load(Relaxed) == 0;
+        if outside {
+            // Relaxed: see `begin`.
+            self.begin(counter.load(Relaxed));
+            light_compiler_only();
+        }
+        outside
+    }
+
+    /// Begins a section inside another.
+    #[inline(always)]
+    pub fn nest(&self) {
+        self.nesting.store(self.nesting.load(Relaxed) + 1, Relaxed);
+    }
+
+    #[inline(always)]
+    fn begin(&self, counter: u64) {
+        // A reader that loads the new counter must also see what was unpublished before. A Relaxed load suffices if a
+        // light fence lies between it and the section, as the heavy fence of `ThreadReaders::try_drain` precedes the new
+        // counter. (A grace period that finds no registered readers has no heavy fence; the registration orders it.)
+        //
+        // Release: the scan may read this store instead of that of the last `leave`, and must then come after that
+        // section too (a plain store of the same thread does not continue a release sequence); pairs with the Acquire
+        // in `blocks`.
+        self.gp_seen.store(counter, Release);
+    }
+
+    /// Ends a section. Sections end in any order; the last one counts.
+    #[inline(always)]
+    pub fn leave(&self) -> ExitPath {
+        let nested = self.nesting.load(Relaxed);
+        if nested == 0 {
+            // Release: publishes the section; pairs with the Acquire in `blocks`.
+            self.gp_seen.store(0, Release);
+            return self.check_exit_flags();
+        }
+        // No load of the section may move below the store. The compiler fence suffices, as only handlers on this thread
+        // see `nesting`.
+        compiler_fence(Release);
+        self.nesting.store(nested - 1, Relaxed);
+        ExitPath::Fast
+    }
+
+    /// Ends a section and begins the next, so that grace periods in progress can end. Does nothing in a nested section.
+    #[inline(always)]
+    pub fn repin(&self, counter: &AtomicU64) -> ExitPath {
+        let is_old = || self.gp_seen.load(Relaxed) != counter.load(Relaxed);
+        if self.nesting.load(Relaxed) == 0 && (is_old() || self.must_leave()) {
+            // The Release in `begin` publishes the section that ends. Acquire: sees what was unpublished before the
+            // counter, as a light fence may be missing here; pairs with the Release in `Sections::advance_counter`.
+            self.begin(counter.load(Acquire));
+            step!("repin-does-not-check", return self.check_exit_flags());
+        }
+        ExitPath::Fast
+    }
+
+    /// Checks, after a store to `gp_seen`, whether a leader waits for it.
+    #[inline(always)]
+    fn check_exit_flags(&self) -> ExitPath {
+        // A light fence on `Backend::Membarrier`: either this load sees `WAKE_ON_EXIT`, or the leader sees the store,
+        // after its heavy fence B. Elsewhere the load may miss `WAKE_ON_EXIT`, and the leader rescans.
+        light_compiler_only();
+        if self.exit_flags.load(Relaxed) == 0 { ExitPath::Fast } else { ExitPath::Slow }
+    }
+
+    /// Returns `true` inside a section.
+    pub fn in_read_section(&self) -> bool {
+        self.gp_seen.load(Relaxed) != 0
+    }
+
+    /// Returns `true` if a grace period that advanced the counter to `counter` must wait for this reader.
+    #[inline]
+    pub fn blocks(&self, counter: u64) -> bool {
+        // Acquire: earlier sections have ended, and come before the end of the grace period; pairs with the Releases in
+        // `leave` and `begin`.
+        let seen = self.gp_seen.load(Acquire);
+        seen != 0 && seen < counter
+    }
+
+    /// Requests that the reader counts down when it leaves.
+    pub fn request_wake(&self) {
+        // Release: publishes the count that includes this request, and what was unpublished; pairs with the Acquire in
+        // `take_wake_request`. Heavy fence B orders it before the rescan, if `check_exit_flags` has a light fence.
+        self.exit_flags.fetch_or(WAKE_ON_EXIT, Release);
+    }
+
+    /// Takes the request, to answer it or to withdraw it. Returns `true` to exactly one taker of each request.
+    pub fn take_wake_request(&self) -> bool {
+        // Acquire: pairs with the Release in `request_wake`. A reader that repins takes the request inside its next
+        // section, whose loads must come after it.
+        self.exit_flags.fetch_and(!WAKE_ON_EXIT, Acquire) & WAKE_ON_EXIT != 0
+    }
+
+    /// Makes the owner, which is inside a section, call [`take_reclaim`](Self::take_reclaim) when it leaves.
+    pub fn reclaim_on_exit(&self) {
+        // Relaxed, here and below: only the owner uses this bit.
+        self.exit_flags.fetch_or(RECLAIM, Relaxed);
+    }
+
+    /// Returns `true` if the owner has deferred something until it is outside.
+    #[inline(always)]
+    pub fn must_leave(&self) -> bool {
+        self.exit_flags.load(Relaxed) & OUTSIDE != 0
+    }
+
+    /// Returns `true`, once, if the owner has deferred its reclamation and is outside now.
+    pub fn take_reclaim(&self) -> bool {
+        self.take_outside(RECLAIM)
+    }
+
+    /// Makes the owner, which is inside a section, call [`take_collect`](Self::take_collect) when it leaves.
+    #[cfg(any(feature = "epoch", loom))]
+    pub fn collect_on_exit(&self) {
+        self.exit_flags.fetch_or(COLLECT, Relaxed);
+    }
+
+    /// Returns `true`, once, if the owner wants to collect and is outside now.
+    #[cfg(any(feature = "epoch", loom))]
+    pub fn take_collect(&self) -> bool {
+        self.take_outside(COLLECT)
+    }
+
+    fn take_outside(&self, flag: u32) -> bool {
+        self.exit_flags.load(Relaxed) & flag != 0
+            && !self.in_read_section()
+            && self.exit_flags.fetch_and(!flag, Relaxed) & flag != 0
+    }
+
+    /// Returns the number of open sections, nested ones included. The owner calls this.
+    #[cfg(feature = "epoch")]
+    pub fn depth(&self) -> u64 {
+        if self.in_read_section() { self.nesting.load(Relaxed) + 1 } else { 0 }
+    }
+
+    /// A section has begun at `site`. Stall reports name the outermost one.
+    #[cfg(feature = "section-locations")]
+    #[inline]
+    pub fn section_begun_at(&self, site: &'static Location<'static>) {
+        if self.nesting.load(Relaxed) == 0 {
+            // Relaxed, here and below: for reports only, and what it points to is constant.
+            self.section.store(ptr::from_ref(site).cast_mut(), Relaxed);
+        }
+    }
+
+    /// A section is about to end.
+    #[cfg(feature = "section-locations")]
+    #[inline]
+    pub fn section_ends(&self) {
+        if self.nesting.load(Relaxed) == 0 {
+            self.section.store(ptr::null_mut(), Relaxed);
+        }
+    }
+
+    /// Returns where the open section began, if that was recorded. Meaningful inside
+    /// [`owner_if_still_blocking`](Self::owner_if_still_blocking).
+    pub fn section_site(&self) -> Option<&'static Location<'static>> {
+        #[cfg(feature = "section-locations")]
+        // SAFETY: null, or made of a `'static` reference.
+        return unsafe { self.section.load(Relaxed).as_ref() };
+        #[cfg(not(feature = "section-locations"))]
+        None
+    }
+
+    /// Makes the reader a new one, in the child of a fork.
+    #[cfg(not(loom))]
+    pub fn reset(&self) {
+        self.gp_seen.store(0, Relaxed);
+        self.nesting.store(0, Relaxed);
+        self.exit_flags.store(0, Relaxed);
+    }
+
+    /// Sets the owner. Called by the owner, before it first enters.
+    pub fn set_owner(&self, owner: Owner) {
+        // Release: a leader that sees the new owner sees that the previous owner's request was taken; pairs with the
+        // Acquires in `owner_if_still_blocking`.
+        self.thread.store(owner.thread, Release);
+        self.site.store(ptr::from_ref(owner.site).cast_mut(), Release);
+    }
+
+    /// Changes the owner's thread id, in the child of a fork.
+    #[cfg(not(loom))]
+    pub fn set_tid(&self, thread: u32) {
+        self.thread.store(thread, Relaxed);
+    }
+
+    /// Returns `look(owner)` if the leader, which calls this, has waited for this owner before and after. The leader
+    /// must have made its requests, and have taken back those to readers that had left.
+    ///
+    /// The reader may change hands at any moment, but not before the request has been taken, and only the leader makes
+    /// requests. So if the request is outstanding after `look`, it was so all the time, and the owner is the one that
+    /// blocks the grace period.
+    pub fn owner_if_still_blocking<R>(&self, look: impl FnOnce(Owner) -> R) -> Option<R> {
+        // Relaxed: the owner at the leader's last load of `gp_seen`, an Acquire, had been set before. If a later owner
+        // is read below, the Acquire makes the second of these loads see that the request was taken.
+        let is_awaited = || self.exit_flags.load(Relaxed) & WAKE_ON_EXIT != 0;
+        if !is_awaited() {
+            return None;
+        }
+        // Acquire: as above; pairs with the Releases in `set_owner`.
+        let thread = self.thread.load(Acquire);
+        // SAFETY: null, or made of a `'static` reference.
+        let site = unsafe { self.site.load(Acquire).as_ref() }?;
+        let seen = look(Owner { thread, site });
+        step!(
+            "owner-not-rechecked",
+            if !is_awaited() {
+                return None;
+            }
+        );
+        Some(seen)
+    }
+
+    /// Returns `true` if the owner's thread is exiting, or has exited. Meaningful inside
+    /// [`owner_if_still_blocking`](Self::owner_if_still_blocking).
+    pub fn is_exiting(&self) -> bool {
+        // Relaxed: for reports only.
+        self.exit_flags.load(Relaxed) & EXITING != 0
+    }
+}

@@ -1,0 +1,380 @@
+//! A thread's registration with a domain: which reader is the thread's own, from its first use to its exit.
+//!
+//! [`crate::domain::static_domain`] keeps a [`Registration`] in a thread-local variable of each domain.
+//!
+//! # States
+//!
+//! | `reader` | `fast` | the thread |
+//! |---|---|---|
+//! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
+//! | its own | the same | enters by the fast path; its reader is active |
+//! | its own | [`unregistered`] | enters by the slow path: a compiler fence is no light fence, or the thread is *idle*, or *diverted* |
+//!
+//! # Idle threads
+//!
+//! A scan loads a cache line for each active reader ([`super::registry`]). It cannot skip the reader of a thread that
+//! enters by the fast path: the thread may be between its load of `gp_seen` and its store, for any length of time, and
+//! then do nothing else before the section. So a reader is active as long as a thread has it, unless the thread itself
+//! calls [`Registration::hint_idle`]. Then `fast` is [`unregistered`], and the reader is inactive. The next section
+//! enters by the slow path, which makes the reader active and sets `fast` again.
+//!
+//! 1. *A section after the hint is found*, as its `gp_seen` is ([`super::scan`]): the light fence of the entry also
+//!    lies between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive
+//!    by a later `clear_active`. The second comes after the section, since the owner is outside then.
+//! 2. *A section before the hint has ended*: a scan that sees `clear_active`, or a later change of these bits, comes
+//!    after it.
+//!
+//! For example, the counter is 7, and the reader of an idle thread has bit 3 of its group, which is clear.
+//!
+//! ```text
+//! reader                                               leader of the next grace period
+//! fast path: `fast` is unregistered, so it fails
+//! gp_seen = 7
+//! sets bit 3, `idle` = false, `fast` = its reader
+//! light fence                                          heavy fence A, then counter = 8
+//! loads the pointer                                    scan: loads the bits of the group
+//! ```
+//!
+//! If the light fence comes first, the scan finds bit 3, and 7 is smaller than 8: it waits. If A comes first, the
+//! reader loads the new pointer, and the scan may find the bit clear. The thread's next section takes the fast path.
+//!
+//! So it suffices that the owner is outside at `clear_active`, and that it makes the reader active in each later
+//! section, before the light fence. Signal handlers are the difficulty. They leave every section that they enter, and
+//! must not retire, so no destructor runs at the ends of these sections. So the owner is outside during the whole of
+//! `hint_idle` if it is so at the check. A handler may read at any of these moments.
+//!
+//! | moment | `fast` | active | a section of the handler |
+//! |---|---|---|---|
+//! | before `going_idle` is set | reader | yes | is that of an active thread |
+//! | before `fast` changes | reader | yes | enters by the fast path |
+//! | before `clear_active` | unregistered | yes | enters by the slow path. The reader becomes inactive after the section |
+//! | before `going_idle` is cleared | unregistered | no | makes the reader active. The thread stays idle, so that this costs visits only |
+//! | later | unregistered | no or yes | makes the reader active, then sets `fast`: the thread is not idle any more |
+//!
+//! If the thread was idle before, the first row is like the last, and the second like the third.
+//!
+//! 3. *`fast` is the reader only if the reader is active.* `hint_idle` changes `fast` first. The slow path of the entry
+//!    sets it last, and not while `going_idle` is set. This is inside a section, so no reader is released during it. A
+//!    handler that comes there does the same: it is nested, makes the reader active, and sets `fast`.
+//! 4. *A thread that is not idle has an active reader.* The entry clears `idle` after `set_active`. A handler that
+//!    comes before finds `idle`, and calls `set_active` itself.
+//! 5. *The owner does not call `hint_idle` between its load of `fast` and its entry*: none of the program's code runs
+//!    there but signal handlers, which must not call it.
+//!
+//! In the child of a fork the thread that forked keeps its reader and its bit; all other bits are cleared. A fork in a
+//! handler that interrupts any of this is not supported.
+//!
+//! # Diverted threads
+//!
+//! A thread that has something to do before its next section is *diverted* ([`Registration::divert`]): `fast` is
+//! [`unregistered`], so the fast path costs nothing for it. The slow path takes the thread back
+//! ([`Registration::take_diverted`]), and sets `fast` again, unless the thread is idle (3).
+//!
+//! # Invariants
+//!
+//! 1. A reader that is found here belongs to this thread. So [`Registration::leave_if_ended`] forgets it before the
+//!    registry may give it to another thread. Destructors that run later, and read, register the thread again.
+//! 2. A reader inside a section is not released. A thread that exits inside a section keeps its reader, and grace
+//!    periods wait for it. If a later destructor drops the guard, the reader is released. Otherwise the guard is
+//!    leaked, and may have lent references for ever: grace periods do not end any more, and one reader is lost.
+
+use core::cell::Cell;
+use core::ptr;
+#[cfg(not(loom))]
+use core::ptr::NonNull;
+use core::sync::atomic::compiler_fence;
+
+use super::reader::{EXITING, Owner, Reader};
+use super::registry::Registry;
+use crate::fence::{light, light_is_compiler_fence};
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Registration {
+    /// This thread's reader, if a compiler fence is a light fence in every thread and this one is not idle; else
+    /// [`unregistered`].
+    fast: Cell<&'static Reader>,
+    /// This thread's reader.
+    reader: Cell<Option<&'static Reader>>,
+    /// The destructor has run, and may not run again: [`leave_if_ended`](Self::leave_if_ended) releases later readers.
+    has_ended: Cell<bool>,
+    /// The reader may not be released yet: its queue is in use, or a section is about to begin.
+    stays: Cell<bool>,
+    /// The thread has not entered a section since [`hint_idle`](Self::hint_idle). Its reader may be inactive.
+    idle: Cell<bool>,
+    /// `hint_idle` is running.
+    going_idle: Cell<bool>,
+    /// The thread has something to do before its next section.
+    #[cfg(any(feature = "epoch", loom))]
+    diverted: Cell<bool>,
+    /// A copy of `fast` that the library does not read itself: see [`Registration::copy_fast_to`].
+    #[cfg(not(loom))]
+    copy: Cell<Option<NonNull<Cell<&'static Reader>>>>,
+}
+
+/// A reader that nothing can be done with, outside of the library: see [`UNREGISTERED`].
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Unregistered(Reader);
+
+/// The reader of threads that are not registered.
+#[cfg(not(loom))]
+pub static UNREGISTERED: Unregistered = Unregistered(Reader::sentinel());
+
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref UNREGISTERED: Unregistered = Unregistered(Reader::sentinel());
+}
+
+const_unless_loom! {
+    /// Returns a reader that belongs to no thread, and never lets a thread enter.
+    pub(crate) fn unregistered() -> &'static Reader {
+        &UNREGISTERED.0
+    }
+}
+
+impl Registration {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                fast: Cell::new(unregistered()),
+                reader: Cell::new(None),
+                has_ended: Cell::new(false),
+                stays: Cell::new(false),
+                idle: Cell::new(false),
+                going_idle: Cell::new(false),
+                #[cfg(any(feature = "epoch", loom))]
+                diverted: Cell::new(false),
+                #[cfg(not(loom))]
+                copy: Cell::new(None),
+            }
+        }
+    }
+
+    /// Keeps a copy of [`fast`](Self::fast) in `copy` from now on, for readers that are not compiled with this crate.
+    ///
+    /// # Safety
+    ///
+    /// `copy` is a thread-local variable of the calling thread, and exists as long as this registration.
+    #[cfg(not(loom))]
+    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "C and C++ are what has copies"))]
+    pub unsafe fn copy_fast_to(&self, copy: NonNull<Cell<&'static Reader>>) {
+        self.copy.set(Some(copy));
+        // Not `fast` itself, which a signal handler may have changed since it was loaded.
+        // SAFETY: the caller's contract.
+        unsafe { copy.as_ref() }.set(self.fast());
+    }
+
+    fn set_fast(&self, reader: &'static Reader) {
+        self.fast.set(reader);
+        #[cfg(not(loom))]
+        if let Some(copy) = self.copy.get() {
+            // SAFETY: the contract of `copy_fast_to`.
+            unsafe { copy.as_ref() }.set(reader);
+        }
+    }
+
+    /// Returns the thread's reader, if it is registered.
+    #[inline(always)]
+    pub fn reader(&self) -> Option<&'static Reader> {
+        self.reader.get()
+    }
+
+    /// Returns the argument of [`enter_or_nest`].
+    #[inline(always)]
+    pub fn fast(&self) -> &'static Reader {
+        self.fast.get()
+    }
+
+    /// Registers the thread, which becomes `owner`.
+    ///
+    /// `arm` arranges that [`end`](Self::end) is called when the thread exits, and returns `false` if it cannot.
+    /// `light_is_free`: a compiler fence is a light fence.
+    pub fn register<A: Default + 'static>(
+        &self,
+        registry: &Registry<A>,
+        owner: Owner,
+        light_is_free: bool,
+        arm: impl FnOnce(&'static Reader) -> bool,
+    ) -> Result<&'static Reader, &'static str> {
+        let Ok(reader) = registry.claim() else { return Err("out of memory") };
+        if let Some(reader_of_handler) = self.reader.get() {
+            // A signal handler has registered this thread since the check.
+            registry.release(reader);
+            return Ok(reader_of_handler);
+        }
+        if !arm(reader) {
+            registry.release(reader);
+            return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
+        }
+        reader.set_owner(owner);
+        // The flag is the previous owner's. A leader may set and withdraw `WAKE_ON_EXIT` at any time, for that
+        // owner's sake.
+        let exiting = if self.has_ended.get() { EXITING } else { 0 };
+        reader.exit_flags.fetch_and(!EXITING, Relaxed);
+        reader.exit_flags.fetch_or(exiting, Relaxed);
+        // The registry has made the reader active.
+        self.idle.set(false);
+        self.reader.set(Some(reader));
+        self.set_fast(if light_is_free { reader } else { unregistered() });
+        Ok(reader)
+    }
+
+    /// Makes the reader inactive until the thread enters its next section. Does nothing inside a section. Not for
+    /// signal handlers. The caller makes the reader [stay](Self::stays).
+    pub fn hint_idle<A>(&self, registry: &Registry<A>) {
+        self.going_idle.set(true);
+        compiler_fence(SeqCst);
+        if let Some(reader) = self.reader.get().filter(|reader| !reader.in_read_section()) {
+            self.idle.set(true);
+            self.set_fast(unregistered());
+            compiler_fence(SeqCst);
+            registry.clear_active(reader);
+        }
+        compiler_fence(SeqCst);
+        self.going_idle.set(false);
+    }
+
+    /// Makes the thread take the slow path when it next enters a section. Not for signal handlers.
+    #[cfg(any(feature = "epoch", loom))]
+    pub fn divert(&self) {
+        self.diverted.set(true);
+        self.set_fast(unregistered());
+    }
+
+    /// Returns `true` if the thread is diverted.
+    #[cfg(feature = "epoch")]
+    pub fn is_diverted(&self) -> bool {
+        self.diverted.get()
+    }
+
+    /// The thread is not diverted any more.
+    #[cfg(any(feature = "epoch", loom))]
+    pub fn take_diverted(&self) {
+        self.diverted.set(false);
+        if let Some(reader) = self.reader.get()
+            && !self.idle.get()
+            && light_is_compiler_fence()
+        {
+            self.set_fast(reader);
+        }
+    }
+
+    /// Begins a section with the light fence of any backend. Returns the thread's reader. Returns `None`, without an
+    /// effect, if the thread is not registered, is idle, or has run its destructors.
+    #[inline(always)]
+    pub fn enter_fenced(&self, counter: &AtomicU64) -> Option<&'static Reader> {
+        let reader = self.reader.get().filter(|_| !self.idle.get() && !self.has_ended.get())?;
+        if !reader.try_enter(counter) {
+            reader.nest();
+        }
+        light();
+        Some(reader)
+    }
+
+    /// The slow path of [`enter_or_nest`], of a thread that is registered.
+    pub fn enter_registered<A>(&self, registry: &Registry<A>, reader: &'static Reader, counter: &AtomicU64) {
+        if !reader.try_enter(counter) {
+            reader.nest();
+        }
+        // In a nested section too, which a handler may have begun.
+        if self.idle.get() {
+            step!("idle-reader-stays-inactive", registry.set_active(reader));
+            compiler_fence(SeqCst);
+            if !self.going_idle.get() {
+                self.idle.set(false);
+                if light_is_compiler_fence() {
+                    self.set_fast(reader);
+                }
+            }
+        }
+        light();
+    }
+
+    /// The thread exits. The caller then calls [`leave_if_ended`](Self::leave_if_ended), as does the end of its last
+    /// section.
+    pub fn end(&self) {
+        // Destructors that still run, and read, register the thread again.
+        self.has_ended.set(true);
+        if let Some(reader) = self.reader.get() {
+            // Relaxed: for the owner itself, and for reports.
+            reader.exit_flags.fetch_or(EXITING, Relaxed);
+        }
+    }
+
+    /// Returns `true` if [`end`](Self::end) has been called.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
+
+    /// Sets whether the reader may not be released. Returns the previous value.
+    pub fn stays(&self, stays: bool) -> bool {
+        self.stays.replace(stays)
+    }
+
+    /// Releases the reader of a thread whose destructor has run, if it is outside and its queue is not in use. Calls
+    /// `before` with it first.
+    pub fn leave_if_ended<A: Default + 'static>(&self, registry: &Registry<A>, before: impl FnOnce(&Reader)) {
+        // A signal handler that reads here finds that the reader stays, and does not release it too.
+        if !self.has_ended.get() || self.stays.replace(true) {
+            return;
+        }
+        compiler_fence(SeqCst);
+        if let Some(reader) = self.reader.get().filter(|reader| !reader.in_read_section()) {
+            step!("reader-kept-at-exit", {
+                self.reader.set(None);
+                self.set_fast(unregistered());
+            });
+            before(reader);
+            registry.release(reader);
+        }
+        compiler_fence(SeqCst);
+        self.stays.set(false);
+    }
+}
+
+/// Begins a section of the thread whose [`Registration::fast`] is `reader`. Returns `false` if the thread must take the
+/// slow path.
+#[inline(always)]
+pub fn enter_or_nest(reader: &'static Reader, counter: &AtomicU64) -> bool {
+    if reader.try_enter(counter) {
+        return true;
+    }
+    let is_registered = !ptr::eq(reader, unregistered());
+    if is_registered {
+        reader.nest();
+    }
+    is_registered
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    static REGISTRY: Registry<()> = Registry::new();
+
+    fn register(registration: &Registration) -> &'static Reader {
+        let owner = Owner { thread: 1, site: core::panic::Location::caller() };
+        registration.register(&REGISTRY, owner, true, |_| true).expect("there is memory")
+    }
+
+    #[test]
+    fn thread_that_is_registered_meanwhile_keeps_one_reader() {
+        let registration = Registration::new();
+        let reader = register(&registration);
+        assert!(!reader.is_exiting());
+        // As if a signal handler had come first.
+        assert!(ptr::eq(register(&registration), reader));
+        let free = REGISTRY.len();
+        let others = [(); 2].map(|()| REGISTRY.claim().expect("there is memory"));
+        assert_eq!(REGISTRY.len(), free + 1, "one reader was free");
+        others.into_iter().for_each(|reader| REGISTRY.release(reader));
+        // A destructor that comes later registers the thread again.
+        registration.end();
+        assert!(reader.is_exiting());
+        registration.leave_if_ended(&REGISTRY, |_| ());
+        assert!(register(&registration).is_exiting(), "reports say that the thread is about to end");
+        registration.leave_if_ended(&REGISTRY, |_| ());
+    }
+}

@@ -1,0 +1,403 @@
+//! The readers of a domain: one [`Reader`] for each registered thread, reused when the thread ends.
+//!
+//! Readers lie in chunks of doubling size that never move and are never freed: a scan needs no lock, and references to
+//! readers are `'static`. Free readers form a stack (Treiber, 1986) linked by index. Its head has a tag that each
+//! change increments, against ABA. The registry grows only when the stack is empty, so it is never larger than the peak
+//! number of threads.
+//!
+//! # Invariants
+//!
+//! 1. `chunks[c]` is null or points to `32 << c` readers, for ever.
+//! 2. Every index below `len` lies in a chunk that is not null.
+//! 3. A reader belongs to at most one thread, from a successful `claim` to its `release`. That of a thread that exits
+//!    inside a section is not released: see [`super::registration`].
+//! 4. `gp_seen` of a free reader is 0, and it is not active. It may have a request for a wake-up, which its next owner
+//!    answers, or the leader takes back.
+//!
+//! # Active readers
+//!
+//! Each chunk has a bit for each of its readers: the *active* ones, which a scan visits. The reader of a registered
+//! thread is active, unless the thread has called `hint_idle` and has not entered a section since. So a scan does not
+//! load the cache lines of threads that have exited, or are idle: see [`super::registration`].
+//!
+//! # Orderings
+//!
+//! - A scan that follows a heavy fence sees every reader whose thread entered a section before that fence: the thread
+//!   registered before, and the fence orders all that it did. Later sections see what was unpublished before the fence.
+//! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `gp_seen` come
+//!   after the old owner's, and a scan that reads one also comes after the old owner's sections.
+//! - A scan that finds a reader inactive comes after all sections in which the reader was active before:
+//!   `clear_active` is a Release and `Group::active` an Acquire. All changes of the bits are read-modify-writes, which
+//!   continue earlier release sequences.
+//! - `registered` is accessed by read-modify-writes only. So a grace period happens before the registration of the
+//!   threads that it does not count, and after that of the threads that it counts. This orders grace periods without a
+//!   heavy fence: if no thread is registered, and in [`crate::readers::qsbr`].
+
+use core::alloc::Layout;
+use core::iter;
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+use core::slice;
+
+use super::reader::Reader;
+use crate::sync::{AtomicPtr, AtomicU64, Memory, Ordering::*};
+
+/// Readers in the first chunk.
+const FIRST: usize = if cfg!(loom) { 2 } else { 32 };
+/// Together the chunks have more readers than Linux has thread ids (2^22).
+const CHUNKS: usize = if cfg!(loom) { 2 } else { 18 };
+/// Readers in a group.
+const GROUP: usize = if cfg!(loom) { 2 } else { 64 };
+const _: () = assert!(FIRST <= GROUP, "the first chunk has one group");
+
+/// Readers of a chunk that follow one another, a bit for each. Their owners write it when they exit, become idle, and
+/// read again.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Group {
+    active: AtomicU64,
+    /// The readers from which the leader has requested a wake-up. Only leaders access it, one after another.
+    awaited: AtomicU64,
+}
+
+impl Group {
+    fn new() -> Self {
+        Self { active: AtomicU64::new(0), awaited: AtomicU64::new(0) }
+    }
+
+    /// Returns the bits of the active readers.
+    pub fn active(&self) -> u64 {
+        // Acquire: sections of readers that are no longer active come before; pairs with the Release in `clear_active`.
+        self.active.load(Acquire)
+    }
+
+    /// Returns what the last [`set_awaited`](Self::set_awaited) has set.
+    pub fn awaited(&self) -> u64 {
+        // Relaxed, here and below: grace periods follow one another.
+        self.awaited.load(Relaxed)
+    }
+
+    pub fn set_awaited(&self, bits: u64) {
+        // Most groups stay as they are, and their cache lines clean.
+        if self.awaited() != bits {
+            self.awaited.store(bits, Relaxed);
+        }
+    }
+}
+
+/// See the [module](self). A value of `A` is attached to each reader, and lies apart, so that a scan touches readers only.
+#[derive(Debug)]
+pub struct Registry<A> {
+    chunks: [AtomicPtr<Reader>; CHUNKS],
+    /// The number of readers.
+    len: AtomicU64,
+    /// The stack of free readers: a tag in the high half, index + 1 of the top in the low half, 0 if empty.
+    free: AtomicU64,
+    /// The number of readers that belong to a thread.
+    registered: AtomicU64,
+    _attached: PhantomData<fn() -> A>,
+}
+
+/// There is no memory for another reader.
+#[derive(Debug)]
+pub struct OutOfMemory;
+
+impl<A> Registry<A> {
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self::of([const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS])
+    }
+
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self::of(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())))
+    }
+
+    crate::sync::const_unless_loom! {
+        fn of(chunks: [AtomicPtr<Reader>; CHUNKS]) -> Self {
+            let (len, free, registered) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+            Self { chunks, len, free, registered, _attached: PhantomData }
+        }
+    }
+
+    /// Returns the chunk of a reader, and the place in it.
+    fn place(index: usize) -> (usize, usize) {
+        let chunk = (index / FIRST + 1).ilog2() as usize;
+        (chunk, index - FIRST * ((1 << chunk) - 1))
+    }
+
+    /// Returns the reader with this index, which is below some `len`.
+    pub fn reader(&self, index: usize) -> &'static Reader {
+        let (chunk, place) = Self::place(index);
+        // SAFETY: the chunk has this place.
+        unsafe { &*self.chunk(chunk).add(place) }
+    }
+
+    /// Returns what is attached to the reader with this index.
+    #[inline]
+    pub fn attached(&self, index: usize) -> &'static A
+    where
+        A: 'static,
+    {
+        let (chunk, place) = Self::place(index);
+        // SAFETY: in a chunk this follows the groups: see `new_chunk`.
+        unsafe { &*self.chunk(chunk).byte_add(attached_offset::<A>(FIRST << chunk)).cast::<A>().add(place) }
+    }
+
+    /// Returns the readers of a chunk.
+    fn readers_of(&self, chunk: usize) -> &'static [Reader] {
+        // SAFETY: a chunk begins with them: see `new_chunk`.
+        unsafe { slice::from_raw_parts(self.chunk(chunk), FIRST << chunk) }
+    }
+
+    /// Returns the groups of a chunk.
+    fn groups_of(&self, chunk: usize) -> &'static [Group] {
+        let readers = FIRST << chunk;
+        // SAFETY: in a chunk the groups follow the readers: see `new_chunk`.
+        unsafe { slice::from_raw_parts(self.chunk(chunk).add(readers).cast(), readers.div_ceil(GROUP)) }
+    }
+
+    /// Returns the groups that contain readers from `first`, the first of a group, to below `end`, which is a value of
+    /// [`len`](Self::len); each with the index of its first reader.
+    pub fn groups(&self, first: usize, end: usize) -> impl Iterator<Item = (usize, &'static Group)> {
+        let mut next = first;
+        let mut rest = <&[Group]>::default();
+        iter::from_fn(move || {
+            let index = next;
+            if index >= end {
+                return None;
+            }
+            if rest.is_empty() {
+                let (chunk, place) = Self::place(index);
+                rest = &self.groups_of(chunk)[place / GROUP..];
+            }
+            let (group, others) = rest.split_first()?;
+            rest = others;
+            // The first chunk has one group, which is not full.
+            next += if index == 0 { FIRST } else { GROUP };
+            Some((index, group))
+        })
+    }
+
+    /// Returns the readers that have a bit in `bits`, of the group whose first reader has the index `first`; each with
+    /// its bit.
+    pub fn members(&self, first: usize, mut bits: u64) -> impl Iterator<Item = (u64, &'static Reader)> {
+        let (chunk, place) = Self::place(first);
+        let group = &self.readers_of(chunk)[place..];
+        iter::from_fn(move || {
+            let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+            bits &= bits - 1;
+            Some((1 << bit, &group[bit as usize]))
+        })
+    }
+
+    /// Makes the owner's `reader` active. Before a section: then the light fence must follow.
+    pub fn set_active(&self, reader: &Reader) {
+        let (group, bit) = self.bit(reader);
+        // Relaxed: as for `gp_seen`, a heavy fence orders it. Threads that registered before a grace period without a
+        // fence are ordered by `registered`.
+        group.active.fetch_or(bit, Relaxed);
+    }
+
+    /// Makes the owner's `reader`, which is outside any section, inactive.
+    pub fn clear_active(&self, reader: &Reader) {
+        let (group, bit) = self.bit(reader);
+        // Release: publishes the sections; pairs with the Acquire in `Group::active`.
+        group.active.fetch_and(!bit, Release);
+    }
+
+    /// Returns `true` if the owner's `reader` is active.
+    #[cfg(not(loom))]
+    pub fn is_active(&self, reader: &Reader) -> bool {
+        let (group, bit) = self.bit(reader);
+        group.active() & bit != 0
+    }
+
+    fn bit(&self, reader: &Reader) -> (&'static Group, u64) {
+        // Relaxed: stored before the reader had its first owner.
+        let (chunk, place) = Self::place(reader.index.load(Relaxed) as usize);
+        (&self.groups_of(chunk)[place / GROUP], 1 << (place % GROUP))
+    }
+
+    /// Returns what is attached to `reader`.
+    pub fn attached_to(&self, reader: &Reader) -> &'static A
+    where
+        A: 'static,
+    {
+        // Relaxed: stored before the reader had its first owner.
+        self.attached(reader.index.load(Relaxed) as usize)
+    }
+
+    /// Returns the first reader of a chunk that is not null.
+    fn chunk(&self, chunk: usize) -> *const Reader {
+        // Acquire: sees the initialized readers; pairs with the first Release in `grow`.
+        let chunk = self.chunks[chunk].load(Acquire);
+        #[cfg(loom)]
+        assert!(!chunk.is_null(), "a chunk that was not seen");
+        chunk
+    }
+
+    /// Returns the number of readers, in use or not.
+    pub fn len(&self) -> usize {
+        // Acquire: sees the chunks of all these (invariant 2); pairs with the second Release in `grow`.
+        self.len.load(Acquire) as usize
+    }
+
+    /// Returns the number of readers that belong to another thread than the one with the reader `own`.
+    pub fn other_readers(&self, own: Option<&Reader>) -> u64 {
+        // A read-modify-write: see the module's orderings. Release: publishes what the caller did before to later
+        // registrations, so that they need no heavy fence; pairs with the Acquire in `claim`. Acquire: the scan sees
+        // the sections of threads that have exited; pairs with the Release in `release`, and that in `claim`.
+        self.registered.fetch_add(0, AcqRel) - u64::from(own.is_some())
+    }
+}
+
+impl<A: Default + 'static> Registry<A> {
+    /// Returns a reader for the calling thread, which is active.
+    pub fn claim(&self) -> Result<&'static Reader, OutOfMemory> {
+        let reader = match self.pop() {
+            Some(reader) => reader,
+            None => self.grow()?,
+        };
+        self.set_active(reader);
+        // Acquire: sees what was unpublished before a grace period that did not count this thread. Release: a grace
+        // period that counts it finds the reader active. Both pair with `other_readers`.
+        self.registered.fetch_add(1, AcqRel);
+        Ok(reader)
+    }
+
+    /// Releases the calling thread's reader, which is outside any section.
+    pub fn release(&self, reader: &'static Reader) {
+        // Release: publishes this thread's sections to grace periods that no longer count it; pairs with the Acquire in
+        // `other_readers`.
+        self.registered.fetch_sub(1, Release);
+        self.clear_active(reader);
+        self.push(reader);
+    }
+
+    /// Frees all readers but `own`. For the only thread of a process, as after a fork. The caller resets what is attached.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self, own: Option<&'static Reader>) {
+        self.free.store(0, Relaxed);
+        self.registered.store(own.is_some().into(), Relaxed);
+        let is_active = own.is_some_and(|own| self.is_active(own));
+        // Above `len` too: other threads may have been adding readers.
+        for chunk in (0..CHUNKS).take_while(|&chunk| !self.chunks[chunk].load(Relaxed).is_null()) {
+            for group in self.groups_of(chunk) {
+                group.active.store(0, Relaxed);
+                group.awaited.store(0, Relaxed);
+            }
+            let is_own = |reader: &Reader| own.is_some_and(|own| ptr::eq(own, reader));
+            self.readers_of(chunk).iter().filter(|reader| !is_own(reader)).for_each(Reader::reset);
+        }
+        for index in 0..self.len() {
+            let reader = self.reader(index);
+            // The fork may have interrupted `grow` before this store.
+            reader.index.store(index as u32, Relaxed);
+            if own.is_some_and(|own| ptr::eq(own, reader)) {
+                reader.take_wake_request();
+                if is_active {
+                    self.set_active(reader);
+                }
+            } else {
+                self.push(reader);
+            }
+        }
+    }
+
+    /// Takes the top of the stack.
+    fn pop(&self) -> Option<&'static Reader> {
+        // Acquire, here and below: sees the chunk, `next_free`, and the old owner's stores; pairs with the Release in
+        // `push`.
+        let mut head = self.free.load(Acquire);
+        loop {
+            let index = (head as u32).checked_sub(1)?;
+            let reader = self.reader(index as usize);
+            let next = reader.next_free.load(Relaxed);
+            // No Release: a read-modify-write continues the release sequence of `push`.
+            match self.free.compare_exchange(head, retag(head, next), Acquire, Acquire) {
+                Ok(_) => return Some(reader),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Puts a reader on top of the stack.
+    fn push(&self, reader: &'static Reader) {
+        let index = reader.index.load(Relaxed);
+        let mut head = self.free.load(Relaxed);
+        loop {
+            reader.next_free.store(head as u32, Relaxed);
+            // Release: publishes `next_free` and the owner's stores; pairs with the Acquires in `pop`.
+            match self.free.compare_exchange(head, retag(head, index + 1), Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Makes a new reader.
+    #[cold]
+    fn grow(&self) -> Result<&'static Reader, OutOfMemory> {
+        loop {
+            let len = self.len();
+            let (chunk, _) = Self::place(len);
+            let slot = self.chunks.get(chunk).ok_or(OutOfMemory)?;
+            if slot.load(Relaxed).is_null() {
+                let (memory, readers) = new_chunk::<A>(FIRST << chunk)?;
+                // Release: publishes the readers; pairs with the Acquire in `chunk`.
+                if slot.compare_exchange(ptr::null_mut(), readers.as_ptr(), Release, Relaxed).is_err() {
+                    // SAFETY: no other thread has seen it. What lies in it needs no destructor.
+                    unsafe { memory.free() };
+                }
+            }
+            // Release: publishes the chunk with the length; pairs with the Acquire in `len`. (The chunk may be another
+            // thread's: the exchange or load above has read that thread's store, so it comes before.)
+            if self.len.compare_exchange(len as u64, len as u64 + 1, Release, Relaxed).is_ok() {
+                let reader = self.reader(len);
+                reader.index.store(len as u32, Relaxed);
+                return Ok(reader);
+            }
+        }
+    }
+}
+
+/// Returns the stack's head with another top and the next tag.
+fn retag(head: u64, top: u32) -> u64 {
+    let tag = ((head >> 32) as u32).wrapping_add(1);
+    u64::from(tag) << 32 | u64::from(top)
+}
+
+/// Returns where that which is attached to the readers begins in a chunk of `len`: after the readers and their groups.
+const fn attached_offset<A>(len: usize) -> usize {
+    let groups = len.div_ceil(GROUP) * size_of::<Group>();
+    (len * size_of::<Reader>() + groups).next_multiple_of(align_of::<A>())
+}
+
+/// Allocates `len` readers, followed by their groups, and by what is attached to them.
+fn new_chunk<A: Default>(len: usize) -> Result<(Memory, NonNull<Reader>), OutOfMemory> {
+    const { assert!(align_of::<Group>() <= align_of::<Reader>(), "they follow the readers at once") };
+    let groups = len.div_ceil(GROUP);
+    let (layout, offset) = Layout::array::<Reader>(len)
+        .and_then(|readers| {
+            readers.extend(Layout::array::<Group>(groups)?)?.0.extend(Layout::array::<A>(len)?)
+        })
+        .map_err(|_| OutOfMemory)?;
+    debug_assert_eq!(offset, attached_offset::<A>(len));
+    // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk.
+    let memory = Memory::zeroed(layout).ok_or(OutOfMemory)?;
+    let readers = memory.start::<Reader>();
+    // SAFETY: by the layout, the block has room for `len` readers, then for their groups, and for `len` of `A` from the
+    // offset on.
+    unsafe {
+        for group in 0..groups {
+            readers.add(len).cast::<Group>().add(group).write(Group::new());
+        }
+        let attached = memory.start::<u8>().add(offset).cast::<A>();
+        for place in 0..len {
+            attached.add(place).write(A::default());
+            readers.add(place).write(Reader::new());
+        }
+    }
+    Ok((memory, readers))
+}

@@ -1,0 +1,421 @@
+//! Readers that belong to threads: a grace period takes one heavy fence and one scan, and if readers block it a second
+//! fence, a rescan of these readers, and a sleep.
+//!
+//! The readers of [`crate::rcu`]: [`super::reader`] is what each does, [`super::registry`] where it lies.
+//! [`crate::readers::qsbr`] is another [`ReaderProtocol`], which needs no fences; it shares the scan, the sleep and the
+//! countdown.
+//!
+//! # A grace period
+//!
+//! ```text
+//! heavy fence A
+//! counter += 1
+//! scan            wait until each active reader is quiescent or has the new counter     (Reader::blocks)
+//! ```
+//!
+//! Readers are active, unless their threads have exited or called `hint_idle`. Why the scan may skip the others
+//! is in [`super::registration`]; below, each section belongs to an active reader.
+//!
+//! Take a value that was unpublished before the caller's snapshot, and a section that may have read it. Snapshot and
+//! start order the unpublishing before A (see [`crate::grace_period::engine`]). The reader's light fence lies between
+//! its store of `gp_seen` and its load of the pointer. A orders these in one of two ways.
+//!
+//! 1. *The light fence precedes A.* Then the scan sees the store of `gp_seen` or a later store of this reader. The
+//!    value stored was loaded from the counter before A, hence before the counter was advanced: it is smaller than the
+//!    new counter, so the scan waits until it sees a later store. That store, on leaving or entering, is a Release, and
+//!    the scan an Acquire: the section happens before the end of the grace period.
+//! 2. *The light fence follows A.* Then the load of the pointer sees the unpublishing: the section did not read the
+//!    value.
+//!
+//! One pass suffices: a section with the new counter loaded it after A, as the counter was advanced after A, and so is
+//! in case 2. If the counter were advanced before A, a reader could have the new counter in case 1. The counter never
+//! wraps. If [`Registry::other_readers`] returns 0, readers that register later are in case 2 by that order, without a
+//! fence.
+//!
+//! # Sleeping
+//!
+//! The scan checks readers that block it a bounded number of times. Then the leader sets their `WAKE_ON_EXIT`, issues
+//! heavy fence B, takes back the requests to readers that have left since, and sleeps on `awaited`. A reader that
+//! leaves and sees `WAKE_ON_EXIT` counts down; the last one wakes the leader. By B, the reader sees `WAKE_ON_EXIT` or
+//! the leader sees that the reader has left.
+//!
+//! 1. Each request is taken exactly once, by the reader or by the leader, and then counted down. So `awaited` is at
+//!    least the number of outstanding requests, plus one for the leader until it sleeps. A reader that is late with the
+//!    wake-up of the last grace period may end the sleep early, so the leader checks the number.
+//! 2. When `awaited` is 0 no request is outstanding, and no thread changes it before the next leader does.
+//! 3. *No reader is checked again.* Requests are made after A. A reader that takes one acquires it, so what it does
+//!    next follows A: case 2, even if it stores the old counter, which it may have loaded long before. That includes
+//!    the section for which the request was made, if a repin has just begun it: its loads follow the take. A reader
+//!    whose request the leader takes back was seen quiescent, or with the new counter, after A; a later section whose
+//!    light fence preceded A would have been seen instead. So a grace period takes one sleep and one wake-up as a rule,
+//!    however many readers there are. (Requests begin with the first reader of a group of 64. So a reader that the scan
+//!    has seen quiescent may get one too, if it has just entered with the old counter: then the leader waits for a
+//!    section too many.)
+//!
+//! The countdown is a chain of read-modify-writes with Release, and the leader's load of `awaited` an Acquire: the
+//! sections of all awaited readers happen before the end of the grace period.
+//!
+//! # Without `membarrier`
+//!
+//! Where a light fence may be a full one ([`crate::fence`]), a reader executes it on entering only: the arguments above
+//! need no other fence, but for the wake-up. So a reader that leaves may miss the request, while the leader's rescan
+//! after fence B still finds it inside. Then no thread wakes the leader. It therefore rescans after the first of its
+//! [`timeouts`], and again after longer and longer sleeps. A store becomes visible in finite time, so a later rescan
+//! sees the reader's, and takes the request back. On a processor that takes a few cache misses, far less than
+//! the first sleep. A reader that leaves later sees the request, and wakes the leader at once.
+//!
+//! *A repin needs no fence.* `gp_seen` goes from one counter to another, and is never 0 in between. If the light fence
+//! of the entry precedes A, the scan sees the first counter, which is smaller than the new one, or a later store. If
+//! the second counter is smaller too, the reader still blocks. If not, the repin has loaded the new counter, by an
+//! Acquire, and its section sees what was unpublished before A, as in case 2.
+//!
+//! The reader of a thread that exits inside a section keeps its `gp_seen` ([`super::registration`]), so grace periods
+//! wait for it as for a long section.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem;
+use core::num::NonZeroU32;
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use super::reader::{Reader, WAKE_ON_EXIT};
+use super::registry::Registry;
+use crate::fence::light_is_compiler_fence;
+use crate::grace_period::counters::GpCounters;
+use crate::grace_period::engine::ReaderSet;
+use crate::grace_period::stall::{StallDetector, StalledReader, StalledReaders};
+use crate::readers::timeouts;
+use crate::sync::{
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, now, spin_loop, step, thread_name, yield_now,
+};
+
+/// How often a grace period checks readers that block it before it sleeps.
+const SPINS: u32 = 200;
+
+/// If a yield took longer, in nanoseconds, another thread has run, and the reader does not yield again.
+const YIELD_WINDOW_NS: u64 = 500_000;
+
+/// How readers and the leader communicate.
+pub trait ReaderProtocol: fmt::Debug + Send + Sync + 'static {
+    /// The leader issues heavy fences.
+    const FENCED: bool;
+    /// How often a reader yields after it has counted down: as often as pays (docs/measurements.md).
+    const MAX_YIELDS: u32;
+    /// The end of a line of a stall report: for a running thread, and for one that has exited.
+    const STALL_SUFFIX: [&'static str; 2];
+
+    /// Advances the counter. Returns the new one.
+    fn advance_counter(counter: &AtomicU64) -> u64;
+
+    /// See [`ReaderSet::defer_to_exit`].
+    fn defer_to_exit(own: &Reader, counter: &AtomicU64, above: bool);
+
+    /// Returns `true` if a grace period that advanced the counter to `counter` must wait for the reader.
+    fn blocks(reader: &Reader, counter: u64) -> bool {
+        reader.blocks(counter)
+    }
+
+    /// Requests that the reader counts down.
+    fn request_wakeup(reader: &Reader) {
+        reader.request_wake();
+    }
+}
+
+/// The protocol of readers that enter and leave sections.
+#[derive(Debug)]
+pub enum Sections {}
+
+impl ReaderProtocol for Sections {
+    const FENCED: bool = true;
+    const MAX_YIELDS: u32 = 1;
+    const STALL_SUFFIX: [&'static str; 2] =
+        ["", ", and exited inside a read-side critical section (is a guard leaked?)"];
+
+    fn advance_counter(counter: &AtomicU64) -> u64 {
+        let to = counter.load(Relaxed) + 1;
+        // After fence A, see the module. Release: publishes what is unpublished, as another thread may have issued that
+        // fence; pairs with the Acquire in `Reader::repin`.
+        counter.store(to, Release);
+        to
+    }
+
+    fn defer_to_exit(own: &Reader, _counter: &AtomicU64, _above: bool) {
+        own.reclaim_on_exit();
+    }
+}
+
+/// See the [module](self). `A` is attached to each reader.
+#[derive(Debug)]
+pub struct ThreadReaders<P, A> {
+    /// Readers store it on entering. Starts at 1, as 0 means quiescent.
+    counter: CachePadded<AtomicU64>,
+    /// The number of readers that the leader sleeps for.
+    awaited: CachePadded<Futex>,
+    registry: Registry<A>,
+    counters: CachePadded<GpCounters>,
+    _protocol: PhantomData<P>,
+}
+
+/// The rest of a grace period: active readers from `first`, the first of a group, to below `end` may block it.
+#[derive(Debug)]
+pub struct PendingScan {
+    first: usize,
+    end: usize,
+    counter: u64,
+}
+
+impl<P, A> ThreadReaders<P, A> {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                counter: CachePadded::new(AtomicU64::new(1)),
+                awaited: CachePadded::new(Futex::new(0)),
+                registry: Registry::new(),
+                counters: CachePadded::new(GpCounters::new()),
+                _protocol: PhantomData,
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub fn counter(&self) -> &AtomicU64 {
+        &self.counter
+    }
+
+    pub fn registry(&self) -> &Registry<A> {
+        &self.registry
+    }
+
+    /// Returns the readers from which [`wait_for_readers`](ReaderSet::wait_for_readers) has requested a wake-up.
+    fn awaited(&self, scan: &PendingScan) -> impl Iterator<Item = &'static Reader> {
+        let groups = self.registry.groups(scan.first, scan.end);
+        groups
+            .flat_map(|(first, group)| self.registry.members(first, group.awaited()))
+            .map(|(_, reader)| reader)
+    }
+}
+
+impl<P: ReaderProtocol, A: Default + 'static> ThreadReaders<P, A> {
+    /// Checks the active readers one after another, a bounded number of times.
+    fn scan(&self, end: usize, counter: u64) -> Result<(), PendingScan> {
+        let mut spins = budget(SPINS);
+        let mut blocks_for_long = |reader| {
+            while P::blocks(reader, counter) {
+                if spins == 0 {
+                    return true;
+                }
+                spins -= 1;
+                spin_loop();
+            }
+            false
+        };
+        let mut visited = 0;
+        let blocking = self.registry.groups(0, end).find_map(|(first, group)| {
+            let active = group.active();
+            visited += u64::from(active.count_ones());
+            let is_blocking = active != 0
+                && self.registry.members(first, active).any(|(_, reader)| blocks_for_long(reader));
+            is_blocking.then_some(first)
+        });
+        // Relaxed: statistics only.
+        self.counters.scanned.fetch_add(visited, Relaxed);
+        blocking.map_or(Ok(()), |first| Err(PendingScan { first, end, counter }))
+    }
+
+    /// Takes back the requests to readers that have left. Called by the leader.
+    fn rescan(&self, scan: &PendingScan) {
+        // Not the active ones: the thread of a reader that has left without seeing the request may be idle by now.
+        for reader in self.awaited(scan) {
+            if !P::blocks(reader, scan.counter) && reader.take_wake_request() {
+                self.awaited.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+
+    /// Answers the leader's request. The last reader wakes the leader.
+    pub(crate) fn count_down(&self) {
+        // Release: publishes the reader's sections; pairs with the Acquires in `wait_for_readers`.
+        let left = self.awaited.fetch_sub(1, Release) - 1;
+        if left == 0 {
+            step!("no-wake-up", {
+                self.counters.wakeups.fetch_add(1, Relaxed);
+                self.awaited.wake(1, NonZeroU32::MAX);
+            });
+        }
+        self.yield_to_waiter();
+    }
+
+    /// Where threads outnumber CPUs, the leader, or a reader that is still inside, may need this one. The scheduler may
+    /// return to this thread before it has tried all others, so it yields again, unless another thread has run for a
+    /// while.
+    fn yield_to_waiter(&self) {
+        for _ in 0..budget(P::MAX_YIELDS) {
+            let start = now();
+            yield_now();
+            // Relaxed: a hint.
+            if self.awaited.load(Relaxed) == 0 || now() - start > YIELD_WINDOW_NS {
+                return;
+            }
+        }
+    }
+
+    /// The slow path of [`Reader::leave`] and [`Reader::repin`].
+    #[cold]
+    pub fn exit_slow(&self, reader: &Reader) {
+        if reader.exit_flags.load(Relaxed) & WAKE_ON_EXIT != 0 && reader.take_wake_request() {
+            self.count_down();
+        }
+    }
+
+    /// Resets the readers for a process with one thread, as after a fork, whose reader is `own`. Its sections stay
+    /// open. The caller resets what is attached to readers.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self, own: Option<&'static Reader>) {
+        // No request is outstanding: the registry takes back the request to `own` (invariant 2).
+        self.awaited.store(0, Relaxed);
+        self.registry.reset_in_child(own);
+    }
+
+    /// Returns the readers that the leader still waits for, or `None` if all have just left.
+    fn stalled(&self, scan: &PendingScan, waited: Duration) -> Option<StalledReaders> {
+        let stalled = |reader: &Reader| {
+            reader.owner_if_still_blocking(|owner| {
+                let has_exited = reader.is_exiting();
+                StalledReader {
+                    thread_id: owner.thread,
+                    // The id of a thread that has exited may be another thread's by now.
+                    name: if has_exited { None } else { thread_name(owner.thread) },
+                    registered_at: owner.site,
+                    section_at: reader.section_site(),
+                    has_exited,
+                    waited,
+                    suffix: P::STALL_SUFFIX[usize::from(has_exited)],
+                }
+            })
+        };
+        // Without `membarrier` a reader may have left unseen, and belong to another thread by now. Then it does not
+        // block.
+        let still_blocks = |reader: &Reader| P::blocks(reader, scan.counter);
+        let readers =
+            self.awaited(scan).filter_map(|reader| stalled(reader).filter(|_| still_blocks(reader)));
+        let readers: Vec<_> = readers.collect();
+        (!readers.is_empty()).then_some(StalledReaders::Threads(readers))
+    }
+}
+
+impl<P: ReaderProtocol, A: Default + 'static> ReaderSet for ThreadReaders<P, A> {
+    type Reader = Reader;
+    type Pending = PendingScan;
+
+    fn no_other_readers(&self, own: Option<&Reader>) -> bool {
+        self.registry.other_readers(own) == 0
+    }
+
+    fn try_drain(&self, own: Option<&Reader>) -> Result<(), PendingScan> {
+        if self.no_other_readers(own) {
+            // Ordered by the registry.
+            return Ok(());
+        }
+        if P::FENCED {
+            // A.
+            step!("no-fence", self.counters.heavy_fence());
+        }
+        let counter = P::advance_counter(&self.counter);
+        // After `no_other_readers`: the readers that it counted are below the length. Readers that register later see
+        // what is unpublished.
+        let end = self.registry.len();
+        step!("no-wait", self.scan(end, counter)?);
+        Ok(())
+    }
+
+    fn wait_for_readers(&self, scan: PendingScan, detector: &mut StallDetector<'_>) {
+        // Relaxed: no request is outstanding (invariant 2).
+        self.awaited.store(1, Relaxed);
+        for (first, group) in self.registry.groups(scan.first, scan.end) {
+            let mut awaited = 0;
+            for (bit, reader) in self.registry.members(first, group.active()) {
+                if P::blocks(reader, scan.counter) {
+                    self.awaited.fetch_add(1, Relaxed);
+                    P::request_wakeup(reader);
+                    awaited |= bit;
+                }
+            }
+            group.set_awaited(awaited);
+        }
+        if P::FENCED {
+            step!("no-fence-before-rescan", {
+                let requests = Requests(self, &scan);
+                // B.
+                self.counters.heavy_fence();
+                mem::forget(requests);
+            });
+        }
+        step!("no-rescan", self.rescan(&scan));
+
+        // The leader's own share. Acquire, here and below: the sections of awaited readers come before what follows;
+        // pairs with the Release in `count_down`.
+        let mut left = self.awaited.fetch_sub(1, Acquire) - 1;
+        if left != 0 {
+            self.counters.sleeps.fetch_add(1, Relaxed);
+        }
+        let wakeups_may_be_lost = P::FENCED && !light_is_compiler_fence();
+        let mut timeouts = timeouts();
+        while left != 0 {
+            if wakeups_may_be_lost {
+                self.awaited.wait_until(left, timeouts.next().map(|timeout| now() + timeout));
+                step!("no-rescan-after-timeout", self.rescan(&scan));
+            } else {
+                self.awaited.wait_timeout(left, NonZeroU32::MAX, detector.next_report_in());
+            }
+            left = self.awaited.load(Acquire);
+            detector.check(|waited| self.stalled(&scan, waited));
+        }
+    }
+
+    fn defer_to_exit(&self, own: Option<&Reader>, above: bool) {
+        if let Some(own) = own {
+            P::defer_to_exit(own, &self.counter, above);
+        }
+    }
+
+    #[cfg(feature = "epoch")]
+    fn is_any_inside(&self) -> bool {
+        let mut groups = self.registry.groups(0, self.registry.len());
+        groups.any(|(first, group)| {
+            self.registry.members(first, group.active()).any(|(_, reader)| reader.in_read_section())
+        })
+    }
+
+    fn counters(&self) -> &GpCounters {
+        &self.counters
+    }
+
+    /// Returns the number of readers in the registry.
+    fn count(&self) -> u64 {
+        self.registry.len() as u64
+    }
+}
+
+/// The requests that are outstanding while fence B is issued. Dropped if that panics: takes them back, so that
+/// invariant 2 holds for the next leader.
+struct Requests<'a, P, A>(&'a ThreadReaders<P, A>, &'a PendingScan);
+
+impl<P, A> Drop for Requests<'_, P, A> {
+    fn drop(&mut self) {
+        let Self(readers, scan) = self;
+        for reader in readers.awaited(scan) {
+            if reader.take_wake_request() {
+                readers.awaited.fetch_sub(1, Relaxed);
+            }
+        }
+        // Readers that took theirs are about to count down.
+        while readers.awaited.load(Acquire) != 1 {
+            yield_now();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

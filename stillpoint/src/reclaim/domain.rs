@@ -1,0 +1,285 @@
+//! A domain as the library sees it: what all domains have, and what differs between them.
+//!
+//! Most domains are types ([`StaticDomain`](crate::domain::static_domain::StaticDomain)): their state lies in statics,
+//! and the [`RawDomain`] is a value without size. A domain that is made at run time is a counted handle. Values that
+//! defer, wait or publish contain their domain, so there is one [`Rcu`](crate::rcu::Rcu), one
+//! [`Retired`](crate::rcu::Retired) and one [`GracePeriod`](crate::rcu::GracePeriod) for all.
+//!
+//! | | visible | what it is |
+//! |---|---|---|
+//! | [`Domain`](crate::Domain) | to all | the operations of programs, and the type of sections |
+//! | [`StaticDomain`](crate::domain::static_domain::StaticDomain) | to the macros that make domains | state whose fields and methods are the library's own |
+//! | [`RawDomain`] | in the library | what differs between a type and a handle |
+//! | [`Core`] | in the library | the grace periods with their readers, the worker of deferred work, the poller |
+//!
+//! [`RawDomain`] is private, not only hidden: so the compiler refuses its methods outside of the library, even where a
+//! bound implies the trait.
+
+use core::fmt;
+use core::panic::Location;
+use core::ptr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crossbeam_utils::CachePadded;
+
+use super::backlog::Backlog;
+use super::callback::Callback;
+#[cfg(not(loom))]
+use super::lazy_timer;
+use super::poller::GpPoller;
+use super::queue::Queue;
+use super::worker_state::WorkerState;
+use crate::grace_period::engine::{Denied, Engine, GpCookie, ReaderSet};
+use crate::grace_period::stall;
+#[cfg(not(loom))]
+use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU64, EventCount, const_unless_loom, private_unless_loom};
+
+/// What all domains have.
+#[derive(Debug)]
+pub struct Core<R> {
+    pub engine: Engine<R>,
+    pub callbacks: CallbackWorker,
+    pub poller: GpPoller,
+}
+
+impl<R> Core<R> {
+    const_unless_loom! {
+        pub fn new(readers: R, name: fn() -> &'static str) -> Self {
+            Self { engine: Engine::new(readers, name), callbacks: CallbackWorker::new(), poller: GpPoller::new() }
+        }
+    }
+
+    /// Forgets what threads do that the child of a fork does not have. The caller resets the readers and the queues.
+    ///
+    /// # Safety
+    ///
+    /// As for [`ForkHook::child`](crate::sys::fork::ForkHook::child).
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self)
+    where
+        R: ReaderSet,
+    {
+        self.engine.reset_in_child();
+        self.callbacks.reset_in_child();
+        // SAFETY: the caller's contract.
+        unsafe { self.poller.reset_in_child() };
+    }
+}
+
+/// The worker that runs callbacks, and the threads that wait for it: see [`super::worker`].
+#[derive(Debug)]
+pub struct CallbackWorker {
+    pub(super) state: CachePadded<WorkerState>,
+    pub(super) progress: CachePadded<EventCount>,
+    pub(super) backlog: Backlog,
+    /// Callers that want all callbacks to run now.
+    pub(super) urgent: AtomicU64,
+    /// 1 after [`close`](Self::close).
+    pub(super) closed: AtomicU64,
+    /// When the last round began, or the grace period of another leader ended.
+    pub(super) last_round: AtomicU64,
+    /// The queue with which the next round begins to run callbacks.
+    pub(super) first: AtomicU64,
+    /// Rounds that failed: see [`Denied`].
+    pub(super) failures: AtomicU64,
+    /// The time for which the domain was last parked, or 0. Only the worker, or the thread that is to provide it,
+    /// accesses this.
+    pub(super) parked_until: AtomicU64,
+    /// See [`super::worker::collect`].
+    #[cfg(any(feature = "epoch", loom))]
+    pub(super) run_at_impatience: AtomicU64,
+}
+
+impl CallbackWorker {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                state: CachePadded::new(WorkerState::new()),
+                progress: CachePadded::new(EventCount::new()),
+                backlog: Backlog::new(),
+                urgent: AtomicU64::new(0),
+                closed: AtomicU64::new(0),
+                last_round: AtomicU64::new(0),
+                first: AtomicU64::new(0),
+                failures: AtomicU64::new(0),
+                parked_until: AtomicU64::new(0),
+                #[cfg(any(feature = "epoch", loom))]
+                run_at_impatience: AtomicU64::new(u64::MAX),
+            }
+        }
+    }
+
+    /// Forgets the worker and the callers that wait for it. The caller resets the queues.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self) {
+        self.state.give_up();
+        self.backlog.reset_in_child();
+        self.urgent.store(0, Relaxed);
+    }
+}
+
+/// The reader of a thread in the domain `D`.
+pub type OwnReader<D> = <<D as RawDomain>::Readers as ReaderSet>::Reader;
+
+private_unless_loom! {
+    /// What differs between domains. Models have domains of their own, which provide threads.
+    trait RawDomain: Sized {
+        type Readers: ReaderSet;
+
+        /// A thread outside known sections may be inside one.
+        const MAY_BE_INSIDE: bool = false;
+        /// Why a thread inside a section must not wait, and what to do instead: completes "synchronize() ...".
+        const INSIDE: &'static str = "";
+
+        fn core(&self) -> &Core<Self::Readers>;
+
+        /// Returns the callback queues. Their order does not change, and their number does not decrease.
+        fn queues(&self) -> impl Iterator<Item = &Queue>;
+
+        /// Returns `true` if the queue with this index may belong to a thread that is about to push to it.
+        #[cfg(any(feature = "epoch", loom))]
+        fn has_active_owner(&self, _index: usize) -> bool {
+            false
+        }
+
+        /// Returns where in the program the domain was made, if it is not a type.
+        fn made_at(&self) -> Option<&'static Location<'static>> {
+            None
+        }
+
+        /// Returns the calling thread's reader, if it has one.
+        fn current_reader(&self) -> Option<&'static OwnReader<Self>>;
+
+        /// Returns `true` if the calling thread is known to be inside a section, so that it would wait for itself.
+        fn in_read_section(&self) -> bool;
+
+        /// Makes sure that the domain is reset in the child of a fork. Comes before any change that a child must undo.
+        fn register_for_fork(&self);
+
+        /// Pushes a callback, and does what the owner of the queue must do then.
+        #[track_caller]
+        fn defer(&self, callback: Callback, lazy: bool);
+
+        /// Has a thread of the library call `task`, which makes no handle of the domain and begins no section. Returns
+        /// `false` if there is no thread.
+        fn submit(&self, task: fn(&Self)) -> bool;
+
+        /// [`submit`](Self::submit) at the time `due`, in nanoseconds of [`now`](crate::sync::now).
+        fn park(&self, due: u64, task: fn(&Self)) -> bool;
+
+        /// Undoes [`park`](Self::park), if a thread has not taken the task.
+        #[cfg(loom)]
+        fn unpark(&self, due: u64);
+
+        #[cfg(not(loom))]
+        fn unpark(&self, due: u64) {
+            lazy_timer::unpark(parked_at(self, due));
+        }
+
+        /// Returns `true` after [`park`](Self::park) until a thread takes the task, or until that is undone.
+        #[cfg(loom)]
+        fn is_parked(&self, due: u64) -> bool;
+
+        #[cfg(not(loom))]
+        fn is_parked(&self, due: u64) -> bool {
+            lazy_timer::is_parked(parked_at(self, due))
+        }
+
+        /// Blocks until the grace period has ended. Called by threads of the library.
+        fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
+            wait_in_worker(self, |own| self.core().engine.wait_for(own, cookie))
+        }
+    }
+}
+
+/// The key of the task of a parked domain.
+#[cfg(not(loom))]
+pub(crate) fn parked_at(domain: &impl RawDomain, due: u64) -> lazy_timer::Key {
+    (due, address(domain).addr())
+}
+
+/// Returns `true` if no other thread can be inside a section: a grace period then costs nothing.
+pub(super) fn is_alone(domain: &impl RawDomain) -> bool {
+    domain.core().engine.readers().no_other_readers(domain.current_reader())
+}
+
+/// Completes a grace period if that is possible without blocking. The calling thread is outside. Returns `true` if it
+/// has been completed.
+pub(crate) fn try_synchronize(domain: &impl RawDomain) -> bool {
+    let try_synchronize = || domain.core().engine.try_synchronize(domain.current_reader());
+    if cfg!(loom) {
+        return try_synchronize();
+    }
+    // It panics if the kernel denies the heavy fence: the worker will report that.
+    catch_unwind(AssertUnwindSafe(try_synchronize)).unwrap_or(false)
+}
+
+/// Has a thread of the library run the domain's poller. Returns `false` if there is no thread.
+#[cfg(not(loom))]
+pub(crate) fn submit_poller(domain: &impl RawDomain) -> bool {
+    domain.submit(|domain| {
+        let Core { engine, poller, .. } = domain.core();
+        poller.run(engine, || wait_in_worker(domain, |own| engine.wait_for_next(own)));
+    })
+}
+
+/// Calls `wait` with the reader of this thread, a thread of the library.
+fn wait_in_worker<D: RawDomain>(domain: &D, wait: impl FnOnce(Option<&OwnReader<D>>)) -> Result<(), Denied> {
+    // If a callback has leaked a guard, the thread is inside, and grace periods wait for it as for any other thread.
+    let own = domain.current_reader().filter(|_| !domain.in_read_section());
+    // It panics if the kernel denies the heavy fence.
+    catch_unwind(AssertUnwindSafe(|| wait(own))).map_err(|_| Denied)
+}
+
+/// Returns the address of a domain, which no other domain has while a handle or a task of it exists.
+pub(crate) fn address(domain: &impl RawDomain) -> *const () {
+    ptr::from_ref(domain.core()).cast()
+}
+
+/// Panics if `operation` would wait for the calling thread: inside a section of the domain, and in a stall hook.
+#[track_caller]
+pub(crate) fn assert_may_wait<D: RawDomain>(domain: &D, operation: impl fmt::Display) {
+    assert!(!domain.in_read_section(), "{operation} {}", D::INSIDE);
+    assert_outside_hook(operation);
+}
+
+/// Panics in a stall hook, in which `operation` would wait for the calling thread.
+#[track_caller]
+pub(crate) fn assert_outside_hook(operation: impl fmt::Display) {
+    assert!(
+        !stall::is_reporting(),
+        "{operation} in a stall hook: the grace period that stalls waits for the hook; wait in another thread"
+    );
+}
+
+/// Returns the calling thread's reader, if it has one, for a wait by `operation`.
+///
+/// # Panics
+///
+/// Inside a section of the domain, and in a stall hook.
+#[track_caller]
+pub(crate) fn reader_outside<D: RawDomain>(
+    domain: &D,
+    operation: impl fmt::Display,
+) -> Option<&'static OwnReader<D>> {
+    assert_may_wait(domain, operation);
+    domain.register_for_fork();
+    domain.current_reader()
+}
+
+/// The operation of a future, which was made at a place in the program: by `.await`, or by a call before it. A panic in
+/// `poll` has the executor's place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Await(pub(crate) &'static str, pub(crate) &'static Location<'static>);
+
+impl fmt::Display for Await {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(what, site) = self;
+        write!(f, "`.await` of {what}, at {site},")
+    }
+}

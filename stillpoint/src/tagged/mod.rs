@@ -1,5 +1,0 @@
-//! Pointers of one word: to a value of any size, with a tag. [`crate::rcu::Atomic`] stores them.
-
-pub mod owned;
-pub mod pointable;
-pub mod shared;

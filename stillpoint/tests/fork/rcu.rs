@@ -1,0 +1,511 @@
+//! Children of forks, at any moment of the other threads.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier, RwLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use std::{io, mem, ptr, thread};
+
+use stillpoint::Domain as _;
+use stillpoint::fence;
+use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu, RcuDomain};
+use support::fork::{await_child, exit, fork, in_child, is_alone};
+use support::time_limit::repetitions;
+use support::tracked::Tracked;
+use support::until::until;
+
+/// Counters that a process shares with its children.
+struct SharedCounts(&'static [AtomicU8]);
+
+impl SharedCounts {
+    fn new(len: usize) -> Self {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let memory = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
+        assert_ne!(memory, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+        // SAFETY: `len` bytes, which are zero, aligned and never unmapped.
+        Self(unsafe { std::slice::from_raw_parts(memory.cast(), len) })
+    }
+
+    /// Returns a callback that must run once.
+    fn once(&self, index: usize) -> impl FnOnce() + Send + use<> {
+        let place = &self.0[index];
+        move || _ = place.fetch_add(1, AcqRel)
+    }
+
+    fn sum(&self) -> usize {
+        self.0.iter().map(|times| usize::from(times.load(Acquire))).sum()
+    }
+
+    fn assert_once(&self, count: usize) {
+        for (index, times) in self.0[..count].iter().enumerate() {
+            assert_eq!(times.load(Acquire), 1, "number {index} of {count}");
+        }
+    }
+}
+
+/// A minimal executor.
+fn block_on(mut future: impl Future<Output = ()> + Unpin) {
+    struct Unpark(thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Arc::new(Unpark(thread::current())).into();
+    while poll(&mut future, &waker).is_pending() {
+        thread::park();
+    }
+}
+
+fn poll(future: &mut (impl Future<Output = ()> + Unpin), waker: &Waker) -> Poll<()> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+/// Uses everything once, outside sections.
+fn exercise<D: RcuDomain + Copy>(domain: D) {
+    assert!(!D::in_read_section());
+    fence::light();
+    fence::heavy();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let drops: &'static AtomicUsize = Box::leak(Box::default());
+    let run = || {
+        let runs = Arc::clone(&runs);
+        move || _ = runs.fetch_add(1, Release)
+    };
+    let value = Rcu::new_in(Tracked(drops), domain);
+    let guard = D::enter();
+    let old = value.replace(Tracked(drops));
+    D::INSTANCE.call(run());
+    D::INSTANCE.call_with(run(), DeferOptions::new().lazy());
+    D::INSTANCE.retire(Box::new([7_u8; 100]));
+    let readers = GracePeriod::start_in(domain);
+    drop(old);
+    assert!(!readers.is_elapsed());
+    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (0, 0));
+    drop(guard);
+    until(|| readers.is_elapsed());
+    D::INSTANCE.barrier();
+    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (2, 1));
+    // The worker sleeps by now, or is about to.
+    D::INSTANCE.call(run());
+    until(|| runs.load(Acquire) == 3);
+    drop(value.replace(Tracked(drops)).wait());
+    D::INSTANCE.synchronize();
+    GracePeriod::now_in(domain).wait();
+    GracePeriod::now_in(domain).wait_timeout(Duration::MAX).expect("the time is never up");
+    block_on(GracePeriod::now_in(domain).into_future());
+}
+
+/// [`exercise`], and a grace period that waits for a section of another thread.
+fn exercise_with_threads<D: RcuDomain + Copy + Send + Sync>(domain: D) {
+    exercise(domain);
+    let (inside, left) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let guard = D::enter();
+            let before = D::INSTANCE.stats().sleeps;
+            inside.wait();
+            until(|| D::INSTANCE.stats().sleeps != before);
+            left.store(true, Release);
+            drop(guard);
+            exercise(domain);
+        });
+        inside.wait();
+        D::INSTANCE.synchronize();
+        assert!(left.load(Acquire));
+        exercise(domain);
+        reader.join().expect("no panic");
+    });
+}
+
+/// Runs `body` in a thread, and joins it. Not a thread of the standard library: if one of these starts or exits during
+/// the fork, the child cannot start threads.
+fn native_thread(body: fn()) {
+    extern "C" fn start(body: *mut c_void) -> *mut c_void {
+        // SAFETY: the pointer of such a function, from the call below.
+        let body = unsafe { mem::transmute::<*mut c_void, fn()>(body) };
+        body();
+        ptr::null_mut()
+    }
+    // SAFETY: the thread borrows nothing, and is joined once.
+    unsafe {
+        let mut thread = mem::zeroed();
+        assert_eq!(libc::pthread_create(&mut thread, ptr::null(), start, body as *mut c_void), 0);
+        assert_eq!(libc::pthread_join(thread, ptr::null_mut()), 0);
+    }
+}
+
+/// Starts the other nine threads of a parent. They pause while the gate is locked, and end when `stop` is set.
+fn start_background_threads<'scope, D: RcuDomain + Copy + Send + Sync>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    domain: D,
+    (stop, gate, started): (&'scope AtomicBool, &'scope RwLock<()>, &'scope Barrier),
+    (counts, next): (&'scope SharedCounts, &'scope AtomicUsize),
+) {
+    let spawn = |body: fn(D)| {
+        scope.spawn(move || {
+            started.wait();
+            while !stop.load(Relaxed) {
+                drop(gate.read());
+                body(domain);
+            }
+        });
+    };
+    spawn(|_| {
+        let outer = D::enter();
+        thread::yield_now();
+        drop(D::enter());
+        drop(outer);
+    });
+    spawn(|_| D::INSTANCE.synchronize());
+    spawn(|_| D::INSTANCE.synchronize());
+    spawn(|_| D::INSTANCE.barrier());
+    spawn(|_| fence::heavy());
+    spawn(|domain| {
+        GracePeriod::start_in(domain);
+        let readers = GracePeriod::now_in(domain);
+        while readers.wait_timeout(Duration::from_micros(50)).is_err() {}
+        block_on(readers.into_future());
+        block_on(GracePeriod::now_in(domain).into_future());
+    });
+    // Short-lived threads.
+    spawn(|_| native_thread(|| drop(D::enter())));
+    for _ in 0..2 {
+        scope.spawn(|| {
+            started.wait();
+            while !stop.load(Relaxed) {
+                drop(gate.read());
+                for _ in 0..50 {
+                    let index = next.fetch_add(1, Relaxed);
+                    let options =
+                        if index % 3 == 0 { DeferOptions::new().lazy() } else { DeferOptions::new() };
+                    D::INSTANCE.call_with(counts.once(index), options);
+                    D::INSTANCE.retire(Box::new(index));
+                }
+                thread::yield_now();
+                if next.load(Relaxed) % 8 == 0 {
+                    D::INSTANCE.barrier();
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn child_works_whatever_other_threads_did() {
+    if !is_alone(child_works_whatever_other_threads_did) {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    stillpoint::domain! { struct InTheChild; }
+    const ROUNDS: usize = 100;
+    fence::report();
+    let (stop, gate, started) = (AtomicBool::new(false), RwLock::new(()), Barrier::new(10));
+    let (counts, next) = (SharedCounts::new(1 << 30), AtomicUsize::new(0));
+    let value = Rcu::new_in(String::from("value"), Own);
+    thread::scope(|scope| {
+        start_background_threads(scope, Own, (&stop, &gate, &started), (&counts, &next));
+        started.wait();
+        for round in 0..repetitions(ROUNDS) {
+            let before = Own.stats().sleeps;
+            let mut sections: Vec<_> = (0..round % 3).map(|_| Own::enter()).collect();
+            // Pending at the fork, if a section is open.
+            Own.call(counts.once(next.fetch_add(1, Relaxed)));
+            drop(value.replace(format!("value {round}")));
+            if !sections.is_empty() {
+                // A grace period sleeps until this thread leaves.
+                until(|| Own.stats().sleeps != before);
+            }
+            let in_child_alone = |child: &mut dyn FnMut()| match fork() {
+                0 => exit(catch_unwind(AssertUnwindSafe(child)).is_ok()),
+                pid => {
+                    // Leaves the CPUs to the child.
+                    let _closed = gate.write();
+                    await_child(pid);
+                }
+            };
+            in_child_alone(&mut || {
+                let is_inside = !sections.is_empty();
+                assert_eq!(Own::in_read_section(), is_inside);
+                if let Some(guard) = sections.first() {
+                    assert_eq!(*value.load(guard), format!("value {round}"));
+                    let before = Own.stats().sleeps;
+                    let writer = thread::spawn(|| Own.synchronize());
+                    until(|| Own.stats().sleeps != before || writer.is_finished());
+                    assert!(!writer.is_finished());
+                    sections.clear();
+                    writer.join().expect("the section was left");
+                }
+                exercise_with_threads(Own);
+                exercise(InTheChild);
+                // A child of the child.
+                in_child(|| exercise_with_threads(InTheChild));
+                exercise(Own);
+            });
+        }
+        stop.store(true, Relaxed);
+    });
+    Own.barrier();
+    exercise_with_threads(Own);
+    counts.assert_once(next.into_inner());
+}
+
+#[test]
+fn work_deferred_before_a_fork_runs_in_the_parent_only() {
+    if !is_alone(work_deferred_before_a_fork_runs_in_the_parent_only) {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    const EACH: usize = 200;
+    let counts = &SharedCounts::new(3 * EACH);
+    // No callback runs until it is dropped.
+    let mut guard = Some(Own::enter());
+    for index in 0..EACH / 2 {
+        Own.call_with(counts.once(index), DeferOptions::new().lazy());
+    }
+    thread::scope(|scope| {
+        let other = scope.spawn(|| (EACH / 2..EACH).for_each(|index| Own.call(counts.once(index))));
+        other.join().expect("no panic");
+    });
+    in_child(|| {
+        (EACH..2 * EACH).for_each(|index| Own.call(counts.once(index)));
+        guard = None;
+        Own.barrier();
+        assert_eq!((counts.sum(), Own.stats().queued), (EACH, 0));
+    });
+    assert_eq!(counts.sum(), EACH);
+    (2 * EACH..3 * EACH).for_each(|index| Own.call(counts.once(index)));
+    drop(guard);
+    Own.barrier();
+    counts.assert_once(3 * EACH);
+}
+
+#[test]
+fn idle_thread_in_a_child_is_visited_once_it_reads() {
+    if !is_alone(idle_thread_in_a_child_is_visited_once_it_reads) {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    let synchronize = || {
+        let writer = thread::spawn(|| {
+            let before = Own.stats().scanned;
+            Own.synchronize();
+            Own.stats().scanned - before
+        });
+        writer.join().expect("no panic")
+    };
+    let step = Barrier::new(2);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            Own::register();
+            step.wait();
+            step.wait();
+        });
+        step.wait();
+        for is_idle in [false, true] {
+            drop(Own::enter());
+            if is_idle {
+                Own::hint_idle();
+            }
+            in_child(|| {
+                // The other thread is gone.
+                assert_eq!(synchronize(), u64::from(!is_idle));
+                let guard = Own::enter();
+                let before = Own.stats().sleeps;
+                let writer = thread::spawn(|| Own.synchronize());
+                until(|| Own.stats().sleeps != before || writer.is_finished());
+                assert!(!writer.is_finished());
+                drop(guard);
+                writer.join().expect("the section was left");
+                assert_eq!(synchronize(), 1);
+                Own::hint_idle();
+                assert_eq!(synchronize(), 0);
+            });
+        }
+        step.wait();
+        other.join().expect("no panic");
+    });
+}
+
+#[test]
+fn child_ignores_guards_of_other_threads() {
+    if !is_alone(child_ignores_guards_of_other_threads) {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    let inside = Barrier::new(2);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let _guard = Own::enter();
+            inside.wait();
+            inside.wait();
+        });
+        inside.wait();
+        for _ in 0..10 {
+            in_child(|| exercise_with_threads(Own));
+        }
+        inside.wait();
+        other.join().expect("no panic");
+    });
+    thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
+    let sleeps = Own.stats().sleeps;
+    // Never returns.
+    let writer = thread::spawn(|| Own.synchronize());
+    until(|| Own.stats().sleeps > sleeps);
+    for _ in 0..10 {
+        in_child(|| exercise_with_threads(Own));
+    }
+    assert!(!writer.is_finished());
+}
+
+#[test]
+fn fork_during_first_use_is_safe() {
+    if !is_alone(fork_during_first_use_is_safe) {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    // A new process each time, which has used nothing yet.
+    for round in (0..100_u32).step_by(100 / repetitions(100)) {
+        in_child(|| {
+            let start = Barrier::new(4);
+            thread::scope(|scope| {
+                let first: [fn(); 3] = [|| drop(Own::enter()), || Own.call(|| ()), || Own.synchronize()];
+                for first in first {
+                    let start = &start;
+                    scope.spawn(move || {
+                        start.wait();
+                        first();
+                        // Neither starts nor exits during the fork: see `native_thread`.
+                        start.wait();
+                    });
+                }
+                start.wait();
+                for _ in 0..round * 20 {
+                    std::hint::spin_loop();
+                }
+                in_child(|| exercise_with_threads(Own));
+                start.wait();
+            });
+            exercise_with_threads(Own);
+        });
+    }
+}
+
+#[test]
+fn future_polled_before_a_fork_works_in_the_child() {
+    if !is_alone(future_polled_before_a_fork_works_in_the_child) {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    let inside = Barrier::new(2);
+    let mut future = GracePeriod::now_in(Own).into_future();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = Own::enter();
+            inside.wait();
+            inside.wait();
+        });
+        inside.wait();
+        assert!(poll(&mut future, Waker::noop()).is_pending());
+        in_child(|| {
+            let mut other = GracePeriod::now_in(Own).into_future();
+            assert!(poll(&mut other, Waker::noop()).is_pending());
+            block_on(&mut future);
+            drop(other);
+            exercise(Own);
+        });
+        assert!(poll(&mut future, Waker::noop()).is_pending());
+        inside.wait();
+    });
+    block_on(&mut future);
+}
+
+#[test]
+fn callbacks_destructors_and_wakers_may_fork_if_the_child_exits() {
+    if !is_alone(callbacks_destructors_and_wakers_may_fork_if_the_child_exits) {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    const CALLBACKS: usize = 1000;
+    static FORKS: AtomicUsize = AtomicUsize::new(0);
+    fn forks() {
+        in_child(|| ());
+        FORKS.fetch_add(1, AcqRel);
+    }
+    struct Destructor;
+    impl Drop for Destructor {
+        fn drop(&mut self) {
+            forks();
+        }
+    }
+    struct Waker;
+    impl Wake for Waker {
+        fn wake(self: Arc<Self>) {
+            forks();
+        }
+    }
+    let (counts, mut polled) = (&SharedCounts::new(CALLBACKS), 0);
+    for index in 0..CALLBACKS {
+        Own.call(counts.once(index));
+        match index % 100 {
+            0 => Own.call(forks),
+            // Runs in this thread, or in the worker.
+            1 => Own.retire_with(Box::new(Destructor), DeferOptions::new().run_on_retiring_thread()),
+            2 => {
+                let mut future = GracePeriod::now_in(Own).into_future();
+                polled += usize::from(poll(&mut future, &Arc::new(Waker).into()).is_pending());
+                GracePeriod::now_in(Own).wait();
+                drop(future);
+            }
+            _ => {}
+        }
+    }
+    Own.barrier();
+    counts.assert_once(CALLBACKS);
+    assert!(polled > 0);
+    let others = 2 * CALLBACKS / 100;
+    assert!((others + 1..=others + polled).contains(&FORKS.load(Acquire)));
+    exercise_with_threads(Own);
+}
+
+#[test]
+fn fork_handlers_of_the_program_may_use_new_domains() {
+    static IS_ON: AtomicBool = AtomicBool::new(false);
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn handler() {
+        if !IS_ON.load(Acquire) {
+            return;
+        }
+        stillpoint::domain! { struct Before; }
+        stillpoint::domain! { struct InParent; }
+        match RUNS.fetch_add(1, AcqRel) {
+            0 => drop(Before::enter()),
+            _ => drop(InParent::enter()),
+        }
+        stillpoint::srcu::Domain::new().prepare();
+    }
+    extern "C" fn register() {
+        // SAFETY: functions without arguments that live as long as the program.
+        unsafe { libc::pthread_atfork(Some(handler), Some(handler), Some(handler)) };
+    }
+    // Handlers that are registered before the library's run between its hooks.
+    #[used]
+    // SAFETY: an array of such functions, which the C library calls in the order of these numbers.
+    #[unsafe(link_section = ".init_array.00101")]
+    static REGISTER: extern "C" fn() = register;
+    if !is_alone(fork_handlers_of_the_program_may_use_new_domains) {
+        return;
+    }
+    IS_ON.store(true, Release);
+    for _ in 0..2 {
+        in_child(|| assert_eq!(RUNS.load(Acquire) % 2, 0));
+    }
+    assert_eq!(RUNS.load(Acquire), 4);
+}

@@ -1,0 +1,236 @@
+//! `srcu` domains in children of forks, at any moment of the other threads.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use stillpoint::Domain as _;
+use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu, set_stall_hook, set_stall_timeout};
+use stillpoint::srcu::{Close, Domain};
+use support::fork::{in_child, is_alone};
+use support::tracked::Tracked;
+use support::until::until;
+
+/// Uses everything once, outside sections.
+fn exercise(domain: &Domain) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let drops: &'static AtomicUsize = Box::leak(Box::default());
+    let run = || {
+        let runs = Arc::clone(&runs);
+        move || _ = runs.fetch_add(1, Release)
+    };
+    let value = Rcu::new_in(Tracked(drops), domain.clone());
+    let guard = domain.enter();
+    let old = value.replace(Tracked(drops));
+    domain.call(run());
+    domain.call_with(run(), DeferOptions::new().lazy());
+    domain.retire(Box::new([7_u8; 100]));
+    let readers = GracePeriod::start_in(domain.clone());
+    drop(old);
+    assert!(!readers.is_elapsed());
+    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (0, 0));
+    drop(guard);
+    until(|| readers.is_elapsed());
+    domain.barrier();
+    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (2, 1));
+    drop(value.replace(Tracked(drops)).wait());
+    domain.synchronize();
+    GracePeriod::now_in(domain.clone()).wait_timeout(Duration::MAX).expect("the time is never up");
+}
+
+#[test]
+fn child_may_use_domains_new_and_old() {
+    static UNUSED: Domain = Domain::new();
+    static USED: Domain = Domain::new();
+    if !is_alone(child_may_use_domains_new_and_old) {
+        return;
+    }
+    exercise(&USED);
+    let gone = Domain::new();
+    exercise(&gone);
+    drop(gone);
+    let local = Domain::new();
+    for _ in 0..5 {
+        in_child(|| {
+            exercise(&UNUSED);
+            exercise(&USED);
+            exercise(&local);
+            exercise(&Domain::new());
+            // Also in a child of the child.
+            in_child(|| exercise(&USED));
+        });
+        exercise(&USED);
+    }
+    in_child(|| drop(local));
+    exercise(&UNUSED);
+}
+
+#[test]
+fn forking_threads_section_stays_open_in_the_child() {
+    static DOMAIN: Domain = Domain::new();
+    if !is_alone(forking_threads_section_stays_open_in_the_child) {
+        return;
+    }
+    let drops: &'static AtomicUsize = Box::leak(Box::default());
+    let value = Rcu::new_in(Tracked(drops), DOMAIN.clone());
+    let guard = DOMAIN.enter();
+    let seen = value.load(&guard);
+    in_child(|| {
+        drop(value.replace(Tracked(drops)));
+        let readers = GracePeriod::start_in(DOMAIN.clone());
+        until(|| DOMAIN.stats().sleeps != 0);
+        assert_eq!(seen.0.load(Acquire), 0);
+        assert!(!readers.is_elapsed());
+        // The parent drops its own guard.
+        // SAFETY: the child's copy; the child exits without destructors.
+        drop(unsafe { std::ptr::read(&guard) });
+        until(|| readers.is_elapsed());
+        DOMAIN.barrier();
+        assert_eq!(drops.load(Acquire), 1);
+        exercise(&DOMAIN);
+    });
+    assert_eq!(drops.load(Acquire), 0);
+    drop(guard);
+    exercise(&DOMAIN);
+}
+
+#[test]
+fn child_reports_sections_of_lost_threads() {
+    static DOMAIN: Domain = Domain::new();
+    static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    if !is_alone(child_reports_sections_of_lost_threads) {
+        return;
+    }
+    let (inside, leave) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = DOMAIN.enter();
+            inside.wait();
+            leave.wait();
+            drop(guard);
+        });
+        inside.wait();
+        in_child(|| {
+            set_stall_timeout(Some(Duration::from_millis(10)));
+            set_stall_hook(Box::new(|stall| REPORTS.lock().expect("no panic").push(stall.to_string())));
+            let readers = GracePeriod::start_in(DOMAIN.clone());
+            until(|| !REPORTS.lock().expect("no panic").is_empty());
+            assert!(!readers.is_elapsed());
+            let report = REPORTS.lock().expect("no panic")[0].clone();
+            assert!(report.contains("1 are open; those of threads that this process lost"), "{report}");
+            // Another domain works.
+            exercise(&Domain::new());
+        });
+        leave.wait();
+    });
+    exercise(&DOMAIN);
+}
+
+#[test]
+fn srcu_work_deferred_before_a_fork_runs_in_the_parent() {
+    static DOMAIN: Domain = Domain::new();
+    if !is_alone(srcu_work_deferred_before_a_fork_runs_in_the_parent) {
+        return;
+    }
+    let calls: &'static AtomicUsize = Box::leak(Box::default());
+    let guard = DOMAIN.enter();
+    (0..200).for_each(|_| DOMAIN.call(move || _ = calls.fetch_add(1, AcqRel)));
+    // SAFETY: the child's copy; the child exits without destructors.
+    let copy = || unsafe { std::ptr::read(&guard) };
+    in_child(|| {
+        drop(copy());
+        DOMAIN.barrier();
+        assert_eq!(calls.load(Acquire), 0);
+        exercise(&DOMAIN);
+        assert_eq!(calls.load(Acquire), 0);
+    });
+    drop(guard);
+    DOMAIN.barrier();
+    assert_eq!(calls.load(Acquire), 200);
+}
+
+/// Other threads wait, defer, create domains and drop them. No thread holds a guard of `quiet`.
+/// Records that it was called.
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Release);
+    }
+}
+
+#[test]
+fn child_closes_a_domain_that_the_parent_is_closing() {
+    if !is_alone(child_closes_a_domain_that_the_parent_is_closing) {
+        return;
+    }
+    let is_polled_ready = |close: &mut Close, flag: &Arc<Flag>| {
+        let waker = Waker::from(Arc::clone(flag));
+        Pin::new(close).poll(&mut Context::from_waker(&waker)).is_ready()
+    };
+    let flag = Arc::new(Flag(AtomicBool::new(false)));
+    let domain = Domain::new();
+    let guard = domain.enter_owned();
+    let mut close = domain.close();
+    assert!(!is_polled_ready(&mut close, &flag));
+    // Drops its copy of the guard in both processes.
+    in_child(|| {
+        let flag = Arc::new(Flag(AtomicBool::new(false)));
+        assert!(!is_polled_ready(&mut close, &flag));
+        drop(guard);
+        until(|| flag.0.load(Acquire));
+        assert!(is_polled_ready(&mut close, &flag));
+        let own = Domain::new();
+        exercise(&own);
+        own.close().wait();
+    });
+    until(|| flag.0.load(Acquire));
+    assert!(is_polled_ready(&mut close, &flag));
+}
+
+#[test]
+fn children_of_a_busy_process_work() {
+    const FORKS: usize = 30;
+    static QUIET: Domain = Domain::new();
+    static BUSY: Domain = Domain::new();
+    if !is_alone(children_of_a_busy_process_work) {
+        return;
+    }
+    let stop = AtomicBool::new(false);
+    let bodies: [fn(); 5] = [
+        || QUIET.synchronize(),
+        || QUIET.call(|| ()),
+        || QUIET.barrier(),
+        || drop(BUSY.enter()),
+        || {
+            let domain = Domain::new();
+            drop(domain.enter());
+            domain.call(|| ());
+        },
+    ];
+    let started = Barrier::new(bodies.len() + 1);
+    thread::scope(|scope| {
+        for body in bodies {
+            let (stop, started) = (&stop, &started);
+            scope.spawn(move || {
+                started.wait();
+                while !stop.load(Relaxed) {
+                    body();
+                    thread::yield_now();
+                }
+            });
+        }
+        started.wait();
+        for _ in 0..FORKS {
+            in_child(|| {
+                exercise(&QUIET);
+                exercise(&Domain::new());
+            });
+        }
+        stop.store(true, Relaxed);
+    });
+}

@@ -1,0 +1,10 @@
+//! Random programs of several threads, compared with models.
+#![cfg(not(loom))]
+
+mod gp_model;
+mod grace;
+mod grace_periods;
+mod lock;
+mod percpu;
+mod program;
+mod rwlock;

@@ -1,0 +1,213 @@
+//! Tests of condition variables of the queued lock through their public API.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::lock::{Condvar, Mutex, RawMutex};
+use support::asleep::asleep_in;
+use support::child;
+use support::deadline::deadline;
+use support::fork::in_child;
+use support::panics;
+use support::until::until;
+
+#[test]
+fn condvar_takes_sixteen_bytes() {
+    assert_eq!(size_of::<Condvar>(), 16);
+}
+
+#[test]
+fn wait_with_a_second_mutex_panics() {
+    let _running = deadline();
+    let (one, two, changed) = (Mutex::new(false), Mutex::new(()), Condvar::new());
+    let limit = Duration::from_millis(1);
+    let wait_with_two = || changed.wait_for(&mut two.lock(), limit).timed_out();
+    let second = thread::scope(|scope| {
+        asleep_in(scope, || changed.wait_while(&mut one.lock(), |is_over| !*is_over));
+        let second = catch_unwind(AssertUnwindSafe(wait_with_two));
+        assert!(two.try_lock().is_some(), "the panic releases the mutex");
+        *one.lock() = true;
+        changed.notify_all();
+        second
+    });
+    let panic = second.expect_err("a thread waits with the other mutex");
+    assert!(panics::message(&*panic).contains("with another mutex"));
+    assert!(wait_with_two(), "now no thread waits");
+}
+
+#[cfg(feature = "lock_api_04")]
+#[test]
+fn lock_api_04_guard_is_released_while_waiting() {
+    let _running = deadline();
+    let (lock, changed) = (lock_api_04::Mutex::<RawMutex, u32>::new(0), Condvar::new());
+    thread::scope(|scope| {
+        let waiter = asleep_in(scope, || {
+            let mut stage = lock.lock();
+            while *stage == 0 {
+                changed.wait(&mut stage);
+            }
+            changed.wait_while(&mut stage, |stage| *stage < 2);
+            *stage += 1;
+        });
+        for stage in [1, 2] {
+            *lock.lock() = stage;
+            changed.notify_all();
+        }
+        waiter.join().expect("no crash");
+    });
+    let mut stage = lock.lock();
+    assert_eq!(*stage, 3);
+    while !changed.wait_for(&mut stage, Duration::from_millis(1)).timed_out() {}
+    assert!(changed.wait_while_until(&mut stage, |stage| *stage == 3, Instant::now()).timed_out());
+    assert!(lock.is_locked());
+}
+
+#[test]
+fn debug_output_shows_no_internals() {
+    let lock = Mutex::new(7);
+    assert_eq!(format!("{lock:?}"), "Mutex { data: 7 }");
+    let guard = lock.lock();
+    assert_eq!(format!("{lock:?}, {guard:?}"), "Mutex { data: <locked> }, 7");
+    let raw = <RawMutex as lock_api::RawMutex>::INIT;
+    assert_eq!(format!("{raw:?}, {:?}", Condvar::new()), "RawMutex { .. }, Condvar { .. }");
+}
+
+#[test]
+fn notify_one_wakes_one_and_notify_all_wakes_all() {
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..4)
+            .map(|_| {
+                asleep_in(scope, || {
+                    let mut left = lock.lock();
+                    changed.wait_while(&mut left, |left| *left == 0);
+                    *left -= 1;
+                })
+            })
+            .collect();
+        *lock.lock() = 1;
+        changed.notify_one();
+        until(|| waiters.iter().filter(|waiter| waiter.is_finished()).count() == 1);
+        assert_eq!(*lock.lock(), 0);
+        *lock.lock() = 3;
+        changed.notify_all();
+    });
+    assert_eq!(lock.into_inner(), 0);
+}
+
+#[test]
+fn timed_wait_without_notification_times_out() {
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(()), Condvar::new());
+    let mut guard = lock.lock();
+    while !changed.wait_for(&mut guard, Duration::from_millis(1)).timed_out() {}
+    while !changed.wait_until(&mut guard, Instant::now()).timed_out() {}
+    assert!(lock.is_locked());
+}
+
+#[test]
+fn timed_wait_while_times_out_despite_notifications() {
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
+    let over = AtomicBool::new(false);
+    let limit = Duration::from_millis(20);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Relaxed) {
+                changed.notify_all();
+            }
+        });
+        let mut looks = lock.lock();
+        let begin = Instant::now();
+        let wait = |looks: &mut u32| {
+            *looks += 1;
+            true
+        };
+        assert!(changed.wait_while_for(&mut looks, wait, limit).timed_out());
+        assert!(begin.elapsed() >= limit);
+        assert!(lock.is_locked());
+        *looks = 0;
+        assert!(changed.wait_while_until(&mut looks, wait, Instant::now()).timed_out());
+        assert_eq!(*looks, 1);
+        over.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn timed_wait_while_ends_when_the_condition_is_met() {
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
+    let hour = Duration::from_secs(3600);
+    thread::scope(|scope| {
+        let waiter = asleep_in(scope, || {
+            let mut stage = lock.lock();
+            let first = changed.wait_while_for(&mut stage, |stage| *stage < 2, hour);
+            *stage += 1;
+            let second = changed.wait_while_until(&mut stage, |stage| *stage < 4, Instant::now() + hour);
+            [first, second].map(|result| result.timed_out())
+        });
+        // Not every notification comes with the condition.
+        for stage in [1, 2, 4] {
+            until(|| *lock.lock() + 1 >= stage);
+            *lock.lock() = stage;
+            changed.notify_one();
+        }
+        assert_eq!(waiter.join().expect("no crash"), [false; 2]);
+    });
+    // The condition is met, though the time is over.
+    assert!(!changed.wait_while_until(&mut lock.lock(), |_| false, Instant::now()).timed_out());
+    assert!(!changed.wait_while_for(&mut lock.lock(), |_| false, Duration::ZERO).timed_out());
+}
+
+#[test]
+fn notify_returns_the_number_of_woken_waiters() {
+    const WAITERS: usize = 3;
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(false), Condvar::new());
+    let none = || assert!(!changed.notify_one() && changed.notify_all() == 0);
+    none();
+    thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            scope.spawn(|| changed.wait_while(&mut lock.lock(), |done| !*done));
+        }
+        // Woken waiters sleep again, sooner or later.
+        until(|| changed.notify_one());
+        until(|| {
+            let woken = changed.notify_all();
+            assert!(woken <= WAITERS);
+            woken == WAITERS
+        });
+        *lock.lock() = true;
+        changed.notify_all();
+    });
+    none();
+}
+
+#[test]
+fn child_of_a_fork_inherits_no_waiters() {
+    // In a process of its own: a child can start no threads if another test is starting one at the fork.
+    if child::variant().is_none() {
+        return child::run(child_of_a_fork_inherits_no_waiters, "alone", None);
+    }
+    let _running = deadline();
+    let (stage, changed) = (Mutex::new(0), Condvar::new());
+    thread::scope(|scope| {
+        let parents = asleep_in(scope, || changed.wait_while(&mut stage.lock(), |stage| *stage != 2));
+        in_child(|| {
+            assert_eq!(changed.notify_all(), 0);
+            let limit = Duration::from_millis(1);
+            assert!(changed.wait_for(&mut stage.lock(), limit).timed_out());
+            thread::scope(|scope| {
+                asleep_in(scope, || changed.wait_while(&mut stage.lock(), |stage| *stage != 1));
+                *stage.lock() = 1;
+                assert_eq!(changed.notify_all(), 1);
+            });
+        });
+        *stage.lock() = 2;
+        assert!(changed.notify_one(), "the parent has its waiter still");
+        parents.join().expect("no panic");
+    });
+}

@@ -1,0 +1,416 @@
+//! Tests of the queued lock through its public API.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::lock::{Mutex, MutexGuard, RawMutex};
+use support::asleep::{asleep_in, sleeps, tid};
+use support::child;
+use support::deadline::deadline;
+use support::fork::in_child;
+use support::until::until;
+
+/// Threads that contend for a lock: more than CPUs.
+const THREADS: usize = 8;
+
+#[test]
+fn lock_takes_four_bytes() {
+    assert_eq!(size_of::<RawMutex>(), 4);
+    assert_eq!(size_of::<Mutex<u32>>(), 8);
+}
+
+#[test]
+fn threads_exclude_each_other() {
+    let _running = deadline();
+    let total = Mutex::new((0_u64, 0_u64));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for n in 0..20_000 {
+                    let mut total = total.lock();
+                    total.0 += 1;
+                    // A pause, so that other threads arrive meanwhile.
+                    (0..n % 64).for_each(|_| std::hint::spin_loop());
+                    total.1 += 1;
+                    assert_eq!(total.0, total.1);
+                }
+            });
+        }
+    });
+    assert_eq!(total.into_inner().0, THREADS as u64 * 20_000);
+}
+
+#[test]
+fn try_lock_of_a_held_lock_returns_none() {
+    let lock = Mutex::new(());
+    let guard = lock.lock();
+    assert!(lock.is_locked());
+    assert!(lock.try_lock().is_none());
+    drop(guard);
+    assert!(!lock.is_locked());
+    assert!(lock.try_lock().is_some());
+}
+
+#[test]
+fn timed_wait_times_out_and_leaves_the_queue() {
+    let _running = deadline();
+    let lock = Mutex::new(0);
+    let guard = lock.lock();
+    thread::scope(|scope| {
+        let waits: Vec<_> = (0..THREADS)
+            .map(|i| {
+                let lock = &lock;
+                scope.spawn(move || {
+                    let (start, timeout) = (Instant::now(), Duration::from_millis(5 * i as u64));
+                    assert!(lock.try_lock_for(timeout).is_none());
+                    assert!(start.elapsed() >= timeout);
+                    // Rejoins the queue, if the node is still there.
+                    assert!(lock.try_lock_for(timeout).is_none());
+                })
+            })
+            .collect();
+        waits.into_iter().for_each(|wait| wait.join().expect("no assertion failed"));
+    });
+    drop(guard);
+    assert!(lock.try_lock_for(Duration::ZERO).is_some());
+    assert!(lock.try_lock_until(Instant::now()).is_some());
+    assert!(lock.try_lock_for(Duration::MAX).is_some());
+}
+
+#[test]
+fn racing_timeouts_and_promotions_lose_no_waiter() {
+    let _running = deadline();
+    let lock = Mutex::new(0_usize);
+    let taken = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for i in 0..THREADS {
+            let (lock, taken) = (&lock, &taken);
+            scope.spawn(move || {
+                for n in 0..2_000 {
+                    let timeout = Duration::from_micros((n * 7 + i as u64 * 13) % 60);
+                    let guard = if i % 2 == 0 { Some(lock.lock()) } else { lock.try_lock_for(timeout) };
+                    if let Some(mut guard) = guard {
+                        *guard += 1;
+                        taken.fetch_add(1, Relaxed);
+                        if n % 64 == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(*lock.lock(), taken.into_inner());
+}
+
+#[test]
+fn unlock_fair_passes_the_lock_to_a_waiter() {
+    let _running = deadline();
+    let lock = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for round in 0..20 {
+            let guard = lock.lock();
+            let waiter = asleep_in(scope, || lock.lock().push("waiter"));
+            MutexGuard::unlock_fair(guard);
+            lock.lock().push("releaser");
+            waiter.join().expect("it has the lock");
+            assert_eq!(lock.lock()[2 * round..], ["waiter", "releaser"]);
+        }
+    });
+}
+
+#[cfg(feature = "send_guard")]
+#[test]
+fn guard_may_be_dropped_by_another_thread() {
+    let _running = deadline();
+    let lock = Mutex::new(1);
+    thread::scope(|scope| {
+        let guard = lock.lock();
+        let waiter = asleep_in(scope, || *lock.lock());
+        scope.spawn(move || drop(guard));
+        assert_eq!(waiter.join().expect("it has the lock"), 1);
+    });
+}
+
+#[test]
+fn last_owner_may_free_the_lock_at_once() {
+    let _running = deadline();
+    for _ in 0..2_000 {
+        let lock = Arc::new(Mutex::new(()));
+        let threads = [0; 3].map(|_| {
+            let lock = lock.clone();
+            thread::spawn(move || drop(lock.lock()))
+        });
+        drop(lock);
+        threads.into_iter().for_each(|thread| thread.join().expect("no crash"));
+    }
+}
+
+#[test]
+fn thread_local_destructor_may_lock() {
+    thread_local! {
+        static LATE: Cell<Option<Late>> = const { Cell::new(None) };
+    }
+    struct Late(Arc<Mutex<u32>>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            *self.0.lock() += 1;
+        }
+    }
+    let _running = deadline();
+    let lock = Arc::new(Mutex::new(0));
+    for _ in 0..50 {
+        let guard = lock.lock();
+        let late = lock.clone();
+        let thread = thread::spawn(move || LATE.set(Some(Late(late))));
+        until(|| thread.is_finished() || Arc::strong_count(&lock) == 2);
+        drop(guard);
+        thread.join().expect("its destructors have run");
+    }
+    assert_eq!(*lock.lock(), 50);
+}
+
+static WAITED_FOR: Mutex<u32> = Mutex::new(0);
+static FREE: Mutex<u32> = Mutex::new(0);
+static HANDLERS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn try_locks(_: i32) {
+    assert!(WAITED_FOR.try_lock().is_none());
+    until(|| FREE.try_lock().map(|mut count| *count += 1).is_some());
+    HANDLERS.fetch_add(1, Relaxed);
+}
+
+#[test]
+fn signal_handler_in_a_waiting_thread_may_try_lock() {
+    let _running = deadline();
+    // SAFETY: the handler only tries locks, which is what is tested.
+    unsafe { libc::signal(libc::SIGUSR1, try_locks as extern "C" fn(i32) as libc::sighandler_t) };
+    thread::scope(|scope| {
+        for round in 1..=20 {
+            let guard = WAITED_FOR.lock();
+            let (sender, receiver) = mpsc::channel();
+            // The head and the two nodes behind it.
+            let waiters = [0; 3].map(|_| {
+                let sender = sender.clone();
+                asleep_in(scope, move || {
+                    // SAFETY: a plain call.
+                    sender.send(unsafe { libc::pthread_self() }).expect("the receiver is there");
+                    *WAITED_FOR.lock() += 1;
+                })
+            });
+            for thread in receiver.iter().take(3) {
+                // SAFETY: the thread waits for the lock that this one holds.
+                unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+            }
+            until(|| HANDLERS.load(Relaxed) == 3 * round);
+            drop(guard);
+            waiters.into_iter().for_each(|waiter| waiter.join().expect("it has the lock"));
+            assert_eq!((*WAITED_FOR.lock(), *FREE.lock()), (3 * round, 3 * round));
+        }
+    });
+}
+
+static BLOCKED: AtomicU32 = AtomicU32::new(0);
+
+/// Blocks the interrupted thread until `BLOCKED` is 2.
+extern "C" fn block_thread(_: i32) {
+    BLOCKED.store(1, Release);
+    while BLOCKED.load(Acquire) != 2 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn stalled_head_is_bypassed() {
+    let _running = deadline();
+    // SAFETY: the handler only loads an atomic and yields.
+    unsafe { libc::signal(libc::SIGUSR2, block_thread as extern "C" fn(i32) as libc::sighandler_t) };
+    // SAFETY: the handler does nothing.
+    unsafe { libc::signal(libc::SIGURG, ignore as extern "C" fn(i32) as libc::sighandler_t) };
+    for beside in
+        [Beside::Nothing { is_fair: true }, Beside::Nothing { is_fair: false }, Beside::Signals, Beside::Load]
+    {
+        BLOCKED.store(0, Release);
+        bypass_a_blocked_head(beside);
+    }
+}
+
+extern "C" fn ignore(_: i32) {}
+
+/// The events while the head is stalled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing {
+        /// The lock is reserved for it.
+        is_fair: bool,
+    },
+    /// The second waiter gets signals all the time.
+    Signals,
+    /// Other threads take the lock again and again.
+    Load,
+}
+
+fn bypass_a_blocked_head(beside: Beside) {
+    let (lock, is_done) = (Mutex::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let guard = lock.lock();
+        let (sender, receiver) = mpsc::channel();
+        let (lock, is_done) = (&lock, &is_done);
+        let add = || {
+            let sender = sender.clone();
+            move || {
+                // SAFETY: a plain call.
+                sender.send(unsafe { libc::pthread_self() }).expect("the receiver is there");
+                *lock.lock() += 1;
+            }
+        };
+        let head = asleep_in(scope, add());
+        // SAFETY: the thread waits for the lock that this one holds.
+        unsafe { libc::pthread_kill(receiver.recv().expect("it has started"), libc::SIGUSR2) };
+        until(|| BLOCKED.load(Acquire) == 1);
+        let second = asleep_in(scope, add());
+        let id = receiver.recv().expect("it has started");
+        if beside == (Beside::Nothing { is_fair: true }) {
+            // Reserved for the head, which is stalled.
+            MutexGuard::unlock_fair(guard);
+        } else {
+            drop(guard);
+        }
+        match beside {
+            Beside::Nothing { .. } => {}
+            Beside::Signals => until(|| {
+                thread::sleep(Duration::from_millis(5));
+                // SAFETY: the thread has not been joined.
+                unsafe { libc::pthread_kill(id, libc::SIGURG) };
+                second.is_finished()
+            }),
+            Beside::Load => {
+                for _ in 0..2 {
+                    scope.spawn(move || {
+                        until(|| {
+                            let _guard = lock.lock();
+                            (0..64).for_each(|_| std::hint::spin_loop());
+                            is_done.load(Relaxed)
+                        });
+                    });
+                }
+            }
+        }
+        second.join().expect("it has the lock");
+        is_done.store(true, Relaxed);
+        for _ in 0..3 {
+            *lock.lock() += 1;
+        }
+        assert!(!head.is_finished());
+        BLOCKED.store(2, Release);
+    });
+    assert_eq!(lock.into_inner(), 5);
+}
+
+#[test]
+fn lock_held_by_the_forking_thread_works_in_the_child() {
+    // In a process of its own: a child can start no threads if another test is starting one at the fork.
+    if !child::is_alone(lock_held_by_the_forking_thread_works_in_the_child) {
+        return;
+    }
+    let _running = deadline();
+    let lock = Mutex::new(0);
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            let mut guard = Some(lock.lock());
+            // The child inherits their nodes, but not the threads.
+            let waiters = [0; 3].map(|_| asleep_in(scope, || *lock.lock() += 1));
+            in_child(|| {
+                drop(guard.take());
+                *lock.lock() = 0;
+                // The child forms a queue of its own.
+                let guard = lock.lock();
+                thread::scope(|scope| {
+                    let waiters = [0; 2].map(|_| asleep_in(scope, || *lock.lock() += 1));
+                    drop(guard);
+                    waiters.into_iter().for_each(|waiter| waiter.join().expect("it has the lock"));
+                });
+                assert_eq!(*lock.lock(), 2);
+            });
+            drop(guard);
+            waiters.into_iter().for_each(|waiter| waiter.join().expect("it has the lock"));
+            assert_eq!(std::mem::take(&mut *lock.lock()), 3);
+        }
+    });
+}
+
+#[test]
+fn replaced_lock_in_the_child_is_not_rejoined() {
+    if !child::is_alone(replaced_lock_in_the_child_is_not_rejoined) {
+        return;
+    }
+    let _running = deadline();
+    let mut lock = Mutex::new(());
+    let place = &raw mut lock;
+    // SAFETY: the lock exists until the end of the test, and is replaced in the child only, where no other thread uses
+    // it.
+    let lock = unsafe { &*place };
+    let (is_held, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = lock.lock();
+            is_held.store(true, Release);
+            until(|| is_over.load(Acquire));
+        });
+        until(|| is_held.load(Acquire));
+        let head = asleep_in(scope, || drop(lock.lock()));
+        // Abandons the node behind the head.
+        assert!(lock.try_lock_for(Duration::from_millis(1)).is_none());
+        in_child(|| {
+            // SAFETY: as above.
+            unsafe { place.write(Mutex::new(())) };
+            let this = tid();
+            let waits = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let guard = lock.lock();
+                    until(|| waits.load(Acquire) && sleeps(this));
+                    drop(guard);
+                });
+                until(|| lock.is_locked());
+                waits.store(true, Release);
+                drop(lock.lock());
+            });
+        });
+        is_over.store(true, Release);
+        head.join().expect("it has the lock");
+    });
+}
+
+#[test]
+fn contended_lock_in_the_child_is_usable_or_held() {
+    if !child::is_alone(contended_lock_in_the_child_is_usable_or_held) {
+        return;
+    }
+    let _running = deadline();
+    let lock = Mutex::new(0_u64);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    *lock.lock() += 1;
+                }
+            });
+        }
+        for _ in 0..100 {
+            in_child(|| {
+                // The lock may be reserved for a head that exists in the parent only.
+                for _ in 0..3 {
+                    let Some(mut count) = lock.try_lock_for(Duration::from_millis(50)) else { return };
+                    *count += 1;
+                }
+            });
+        }
+        stop.store(true, Relaxed);
+    });
+}

@@ -1,0 +1,529 @@
+//! Tests of the reader-writer lock through its public API.
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[cfg(not(feature = "send_guard"))]
+use lock_api::GuardNoSend as Token;
+#[cfg(feature = "send_guard")]
+use lock_api::GuardSend as Token;
+use stillpoint::lock::{
+    RawRwLock, RecursiveRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
+};
+use support::asleep::asleep_in;
+use support::child;
+use support::deadline::deadline;
+use support::fork::in_child;
+use support::until::until;
+
+/// Threads that contend for a lock: more than CPUs.
+const THREADS: usize = 8;
+const SHORT: Duration = Duration::from_millis(1);
+
+/// Returns a lock whose gate is open: enough reads without a write have opened it.
+fn opened<T>(value: T) -> RwLock<T> {
+    let lock = RwLock::new(value);
+    (0..1100).for_each(|_| drop(lock.read()));
+    lock
+}
+
+/// Calls `f` with a new lock, whose gate is shut, and with one whose gate is open.
+fn with_each_gate<T: Clone>(value: T, f: impl Fn(RwLock<T>)) {
+    f(RwLock::new(value.clone()));
+    f(opened(value));
+}
+
+#[test]
+fn lock_takes_64_bytes() {
+    assert_eq!(size_of::<RawRwLock>(), 64);
+}
+
+#[test]
+fn writers_exclude_readers_and_each_other() {
+    let _running = deadline();
+    // From hardly any writes to mostly writes.
+    for one_in in [1, 2, 10, 100] {
+        let (total, writes) = (RwLock::new((0_usize, 0_usize)), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for i in 0..THREADS {
+                let (total, writes) = (&total, &writes);
+                scope.spawn(move || {
+                    for n in 0..4_000 {
+                        let pause = || (0..n % 32).for_each(|_| std::hint::spin_loop());
+                        if (n + i) % one_in == 0 {
+                            let mut total = total.write();
+                            total.0 += 1;
+                            pause();
+                            total.1 += 1;
+                            writes.fetch_add(1, Relaxed);
+                        } else {
+                            let total = total.read();
+                            let before = total.0;
+                            pause();
+                            assert_eq!((total.0, total.1), (before, before), "written during a read");
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(total.into_inner().1, writes.into_inner());
+    }
+}
+
+#[test]
+fn tries_succeed_unless_excluded() {
+    with_each_gate((), |lock| {
+        let reads = (lock.read(), lock.try_read().expect("readers coexist"));
+        assert!(lock.is_locked() && !lock.is_locked_exclusive());
+        assert!(lock.try_write().is_none());
+        let upgradable = lock.try_upgradable_read().expect("it coexists with readers");
+        assert!(lock.try_upgradable_read().is_none());
+        assert!(lock.try_read().is_some());
+        let upgradable = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect_err("there are readers");
+        drop(reads);
+        let write = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect("there are none");
+        assert!(lock.is_locked() && lock.is_locked_exclusive());
+        assert!(lock.try_read().is_none() && lock.try_write().is_none());
+        assert!(lock.try_upgradable_read().is_none());
+        drop(write);
+        assert!(!lock.is_locked() && !lock.is_locked_exclusive());
+        drop(lock.try_write().expect("it is free"));
+        assert!(lock.try_read().is_some());
+    });
+}
+
+#[test]
+fn downgraded_guards_keep_writers_out() {
+    with_each_gate(0, |lock| {
+        let mut write = lock.write();
+        *write = 1;
+        let upgradable = RwLockWriteGuard::downgrade_to_upgradable(write);
+        assert_eq!((*lock.read(), *upgradable), (1, 1));
+        assert!(lock.try_write().is_none() && lock.try_upgradable_read().is_none());
+        let read = RwLockUpgradableReadGuard::downgrade(upgradable);
+        assert!(lock.try_write().is_none() && lock.try_upgradable_read().is_some());
+        drop(read);
+        let read = RwLockWriteGuard::downgrade(lock.write());
+        assert!(lock.try_write().is_none() && lock.try_read().is_some());
+        drop(read);
+        assert!(lock.try_write().is_some());
+    });
+}
+
+#[test]
+fn upgrade_waits_for_readers_and_keeps_writers_out() {
+    let _running = deadline();
+    with_each_gate(0, |lock| {
+        let read = lock.read();
+        let upgradable = lock.upgradable_read();
+        thread::scope(|scope| {
+            let writer = asleep_in(scope, || mem::replace(&mut *lock.write(), 2));
+            let upgrade = scope.spawn({
+                // The guard stays in this thread, so another one upgrades the raw lock.
+                mem::forget(upgradable);
+                let lock = &lock;
+                move || {
+                    // SAFETY: the guard is forgotten, so this thread has its part.
+                    let guard = unsafe { lock.make_upgradable_guard_unchecked(Token::new()) };
+                    *RwLockUpgradableReadGuard::upgrade(guard) = 1;
+                }
+            });
+            until(|| lock.try_read().is_none());
+            assert_eq!(*read, 0);
+            drop(read);
+            upgrade.join().expect("it has written");
+            assert_eq!(writer.join().expect("it has written"), 1);
+        });
+        assert_eq!(*lock.read(), 2);
+    });
+}
+
+#[test]
+fn waits_time_out() {
+    let _running = deadline();
+    with_each_gate((), |lock| {
+        let timed = |f: &dyn Fn() -> bool| {
+            let start = Instant::now();
+            assert!(!f());
+            assert!(start.elapsed() >= SHORT);
+        };
+        // In another thread: one that waits for what it holds would wait for ever, if the limit failed.
+        let beside = |f: &(dyn Fn() -> bool + Sync)| {
+            thread::scope(|scope| scope.spawn(|| timed(f)).join().expect("no assertion failed"));
+        };
+        let write = lock.write();
+        beside(&|| lock.try_read_for(SHORT).is_some());
+        beside(&|| lock.try_read_until(Instant::now() + SHORT).is_some());
+        beside(&|| lock.try_write_for(SHORT).is_some());
+        beside(&|| lock.try_upgradable_read_for(SHORT).is_some());
+        drop(write);
+        let read = lock.read();
+        beside(&|| lock.try_write_for(SHORT).is_some());
+        beside(&|| {
+            let upgradable = lock.try_upgradable_read_for(SHORT).expect("it coexists with readers");
+            RwLockUpgradableReadGuard::try_upgrade_for(upgradable, SHORT).is_ok()
+        });
+        assert!(lock.try_read().is_some(), "a writer that has given up keeps readers out");
+        drop(read);
+        assert!(lock.try_write_for(Duration::ZERO).is_some());
+        assert!(lock.try_read_for(Duration::ZERO).is_some());
+        assert!(lock.try_write_for(Duration::MAX).is_some());
+        assert!(lock.try_read_until(Instant::now()).is_some());
+    });
+}
+
+#[test]
+fn racing_timeouts_lose_no_waiter() {
+    let _running = deadline();
+    let (lock, written) = (RwLock::new(0_usize), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for i in 0..THREADS {
+            let (lock, written) = (&lock, &written);
+            scope.spawn(move || {
+                for n in 0..2_000 {
+                    let timeout = Duration::from_micros((n * 7 + i as u64 * 13) % 60);
+                    match (n + i as u64) % 4 {
+                        0 => drop(lock.read()),
+                        1 => drop(lock.try_read_for(timeout)),
+                        2 => {
+                            *lock.write() += 1;
+                            written.fetch_add(1, Relaxed);
+                        }
+                        _ => {
+                            if let Some(mut guard) = lock.try_write_for(timeout) {
+                                *guard += 1;
+                                written.fetch_add(1, Relaxed);
+                            }
+                        }
+                    }
+                    if n % 64 == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    assert!(!lock.is_locked());
+    assert_eq!(lock.into_inner(), written.into_inner());
+}
+
+#[test]
+fn reader_behind_a_waiting_writer_waits() {
+    let _running = deadline();
+    with_each_gate(0, |lock| {
+        for _ in 0..10 {
+            *lock.write() = 0;
+            let read = lock.read();
+            thread::scope(|scope| {
+                let writer = asleep_in(scope, || *lock.write() += 1);
+                assert!(lock.try_read().is_none(), "a reader passes a waiting writer");
+                let readers = [0; 3].map(|_| asleep_in(scope, || *lock.read()));
+                assert_eq!(*read, 0);
+                drop(read);
+                writer.join().expect("it has written");
+                // The readers that arrived behind the writer see its write.
+                assert_eq!(readers.map(|reader| reader.join().expect("it has read")), [1; 3]);
+            });
+        }
+    });
+}
+
+#[test]
+fn waiting_readers_are_admitted_before_the_next_writer() {
+    let _running = deadline();
+    with_each_gate(0, |lock| {
+        for _ in 0..10 {
+            let mut write = lock.write();
+            *write = 0;
+            thread::scope(|scope| {
+                let readers = [0; 3].map(|_| asleep_in(scope, || *lock.read()));
+                let writer = asleep_in(scope, || *lock.write() += 1);
+                drop(write);
+                // This thread does not come before them either, however fast it is.
+                *lock.write() += 1;
+                assert_eq!(readers.map(|reader| reader.join().expect("it has read")), [0; 3]);
+                writer.join().expect("it has written");
+            });
+            assert_eq!(*lock.read(), 2);
+        }
+    });
+}
+
+#[test]
+fn readers_wait_for_few_of_many_writes() {
+    let _running = deadline();
+    let (lock, stop) = (RwLock::new(0_u64), AtomicBool::new(false));
+    let least = thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    *lock.write() += 1;
+                }
+            });
+        }
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    // A reader that is admitted at the end of a write sees few writes between two reads, unless it is
+                    // not scheduled: the least of many is what the lock does.
+                    let writes_between = || {
+                        let before = *lock.read();
+                        *lock.read() - before
+                    };
+                    (0..500).map(|_| writes_between()).min().expect("there are reads")
+                })
+            })
+            .collect();
+        let least = readers.into_iter().map(|reader| reader.join().expect("it has read")).max();
+        stop.store(true, Relaxed);
+        least.expect("there are readers")
+    });
+    assert!(least <= 2, "{least} writes between two reads");
+}
+
+#[test]
+fn recursive_read_passes_a_waiting_writer() {
+    let _running = deadline();
+    for opens in [false, true] {
+        let lock = RecursiveRwLock::new(0);
+        (0..if opens { 1100 } else { 0 }).for_each(|_| drop(lock.read()));
+        let outer = lock.read();
+        thread::scope(|scope| {
+            let writer = asleep_in(scope, || *lock.write() += 1);
+            for _ in 0..10 {
+                let inner = lock.read();
+                assert_eq!((*inner, *lock.try_read().expect("it passes")), (0, 0));
+            }
+            assert!(!writer.is_finished());
+            drop(outer);
+            writer.join().expect("it has written");
+        });
+        // A writer that holds the lock is not passed.
+        let write = lock.write();
+        assert!(lock.try_read().is_none());
+        drop(write);
+        assert_eq!(*lock.read(), 1);
+    }
+}
+
+#[test]
+fn panic_in_a_section_releases_the_lock() {
+    with_each_gate(0, |lock| {
+        let sections: [&dyn Fn(); 4] = [
+            &|| {
+                let _guard = lock.read();
+                panic!("in a read");
+            },
+            &|| {
+                *lock.write() += 1;
+                let _guard = lock.write();
+                panic!("in a write");
+            },
+            &|| {
+                let _guard = lock.upgradable_read();
+                panic!("in an upgradable read");
+            },
+            &|| {
+                let _guard = RwLockUpgradableReadGuard::upgrade(lock.upgradable_read());
+                panic!("in an upgraded write");
+            },
+        ];
+        for section in sections {
+            catch_unwind(AssertUnwindSafe(section)).expect_err("it panics");
+            assert!(!lock.is_locked());
+            assert!(lock.try_write().is_some());
+        }
+        assert_eq!(*lock.read(), 1);
+    });
+}
+
+#[test]
+fn leaked_guard_of_an_exited_thread_keeps_the_lock() {
+    let _running = deadline();
+    with_each_gate(5, |lock| {
+        thread::scope(|scope| {
+            scope.spawn(|| mem::forget(lock.read())).join().expect("it exits");
+        });
+        assert!(lock.try_write().is_none() && lock.try_write_for(SHORT).is_none());
+        assert_eq!(*lock.read(), 5);
+        // SAFETY: the read of the thread that has exited is released once.
+        unsafe { lock.force_unlock_read(Token::new()) };
+        *lock.try_write().expect("it is free") = 6;
+        assert_eq!(lock.into_inner(), 6);
+    });
+}
+
+/// Moves the calling thread to a CPU that it may use: the first one, or the last one.
+fn run_on(last: bool) {
+    // SAFETY: a set of CPUs is plain data, and outlives the calls.
+    unsafe {
+        static ALLOWED: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
+        let allowed = ALLOWED.get_or_init(|| {
+            let mut set: libc::cpu_set_t = mem::zeroed();
+            assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+            (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+        });
+        let cpu = if last { allowed.last() } else { allowed.first() };
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(*cpu.expect("the thread runs somewhere"), &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+#[test]
+fn read_may_end_on_another_cpu() {
+    let _running = deadline();
+    with_each_gate(0, |lock| {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..100 {
+                    run_on(round % 2 == 0);
+                    let guard = lock.read();
+                    run_on(round % 2 != 0);
+                    assert!(lock.try_write().is_none());
+                    drop(guard);
+                    drop(lock.try_write().expect("it is free"));
+                    // Opens the gate again.
+                    (0..1100).for_each(|_| drop(lock.read()));
+                }
+            });
+        });
+    });
+}
+
+#[test]
+fn statics_and_parts_of_values_are_guarded() {
+    static LOCK: RwLock<(u32, u32)> = RwLock::new((1, 2));
+    RwLockWriteGuard::map(LOCK.write(), |pair| &mut pair.0).clone_from(&3);
+    let first = RwLockReadGuard::map(LOCK.read(), |pair| &pair.0);
+    assert_eq!(*first, 3);
+    assert!(LOCK.try_write().is_none());
+    drop(first);
+    // A lock may be moved, with its counters.
+    let lock = opened(vec![1]);
+    let moved = Box::new(lock);
+    moved.write().push(2);
+    assert_eq!(*moved.read(), [1, 2]);
+    assert_eq!(moved.into_inner(), [1, 2]);
+}
+
+#[test]
+fn more_threads_than_cpus_sleep() {
+    let _running = deadline();
+    with_each_gate(0, |lock| {
+        let write = lock.write();
+        thread::scope(|scope| {
+            // Each one is asleep before the next one starts: none spins for long.
+            let readers: Vec<_> = (0..32).map(|_| asleep_in(scope, || *lock.read())).collect();
+            let writers: Vec<_> = (0..32).map(|_| asleep_in(scope, || *lock.write() += 1)).collect();
+            drop(write);
+            assert!(readers.into_iter().all(|reader| reader.join().is_ok()));
+            assert!(writers.into_iter().all(|writer| writer.join().is_ok()));
+        });
+        assert_eq!(*lock.read(), 32);
+    });
+}
+
+static READ_BY_HANDLER: RwLock<u32> = RwLock::new(0);
+static HANDLERS: AtomicU32 = AtomicU32::new(0);
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn try_read(_: i32) {
+    let count = if READ_BY_HANDLER.try_read().is_some() { &HANDLERS } else { &REFUSED };
+    count.fetch_add(1, Relaxed);
+}
+
+#[test]
+fn signal_handler_may_try_to_read() {
+    let _running = deadline();
+    // SAFETY: the handler only tries to read, which is what is tested.
+    unsafe { libc::signal(libc::SIGIO, try_read as extern "C" fn(i32) as libc::sighandler_t) };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        let (stop, sender) = (&stop, &sender);
+        for writes in [true, false] {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                // SAFETY: a plain call.
+                sender.send(unsafe { libc::pthread_self() }).expect("the receiver is there");
+                while !stop.load(Relaxed) {
+                    if writes {
+                        *READ_BY_HANDLER.write() += 1;
+                    } else {
+                        drop(READ_BY_HANDLER.read());
+                    }
+                }
+            });
+        }
+        let threads: Vec<_> = receiver.iter().take(2).collect();
+        until(|| {
+            for &thread in &threads {
+                // SAFETY: the threads run until `stop`.
+                unsafe { libc::pthread_kill(thread, libc::SIGIO) };
+            }
+            HANDLERS.load(Relaxed) > 100 && REFUSED.load(Relaxed) > 100
+        });
+        stop.store(true, Relaxed);
+    });
+    assert!(READ_BY_HANDLER.try_write().is_some());
+}
+
+#[test]
+fn locks_of_the_forking_thread_work_in_the_child() {
+    // In a process of its own: a child can start no threads if another test is starting one at the fork.
+    if !child::is_alone(locks_of_the_forking_thread_work_in_the_child) {
+        return;
+    }
+    let _running = deadline();
+    with_each_gate(0, |lock| {
+        for _ in 0..10 {
+            // Held for reading, for writing, or not at all.
+            let (mut read, mut write) = (Some(lock.read()), None);
+            for held in 0..3 {
+                in_child(|| {
+                    drop((read.take(), write.take()));
+                    *lock.write() = 10;
+                    thread::scope(|scope| {
+                        let guard = lock.write();
+                        let readers = [0; 2].map(|_| asleep_in(scope, || *lock.read()));
+                        drop(guard);
+                        assert_eq!(readers.map(|reader| reader.join().expect("it has read")), [10; 2]);
+                    });
+                    drop(lock.write());
+                });
+                assert_eq!(write.as_deref().copied().unwrap_or(0), 0);
+                match held {
+                    0 => {
+                        read = None;
+                        write = Some(lock.write());
+                    }
+                    _ => write = None,
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn upgradable_readers_take_turns_with_writers() {
+    let _running = deadline();
+    let (lock, order) = (RwLock::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        let upgradable = lock.upgradable_read();
+        let writer = asleep_in(scope, || {
+            *lock.write() = 1;
+            order.lock().expect("no panic").push("writer");
+        });
+        // Readers coexist with the upgradable one, also while a writer waits for it.
+        assert_eq!(*lock.read() + *upgradable, 0);
+        order.lock().expect("no panic").push("upgradable");
+        drop(upgradable);
+        writer.join().expect("it has written");
+    });
+    assert_eq!(order.into_inner().expect("no panic"), ["upgradable", "writer"]);
+}

@@ -1,0 +1,23 @@
+//! Models of the algorithms, which loom explores.
+#![cfg(loom)]
+
+mod atomic;
+mod callbacks;
+mod condvar;
+mod counts;
+mod failed_exchange;
+mod fallback;
+mod fence;
+mod lock;
+mod own;
+mod poller;
+mod qsbr;
+mod queue;
+mod rcu;
+mod registration;
+mod registry;
+mod rwlock;
+mod shared_seq;
+mod srcu;
+mod used;
+mod worker_state;

@@ -1,0 +1,165 @@
+//! Models of grace periods that futures wait for: the poller, the threads that poll, and their sleep. There are no
+//! readers, so a grace period ends as soon as a thread leads it.
+
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use stillpoint::grace_period::engine::{Denied, Engine, GpCookie};
+use stillpoint::rcu::block_on::block_on;
+use stillpoint::readers::sections::scan::{Sections, ThreadReaders};
+use stillpoint::reclaim::poller::{GpPoller, PollResult};
+use support::model::check;
+
+struct Shared {
+    engine: Engine<ThreadReaders<Sections, ()>>,
+    poller: GpPoller,
+    pollers: Mutex<Vec<thread::JoinHandle<()>>>,
+    pool: Pool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Pool {
+    Works,
+    /// There is no thread for the poller.
+    Empty,
+    /// Grace periods fail.
+    Fails,
+}
+
+#[derive(Clone)]
+struct Domain(Arc<Shared>);
+
+/// How a wait ended.
+#[derive(Debug, PartialEq)]
+enum End {
+    Elapsed,
+    /// The thread has waited for the grace period itself.
+    InPlace,
+}
+
+impl Domain {
+    fn new(pool: Pool) -> Self {
+        let engine = Engine::new(ThreadReaders::new(), || "Domain");
+        Self(Arc::new(Shared { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
+    }
+
+    /// Has a thread run the poller.
+    fn submit(&self) -> bool {
+        if self.0.pool == Pool::Empty {
+            return false;
+        }
+        let domain = self.clone();
+        let wait_for_next = move || {
+            if domain.0.pool == Pool::Fails {
+                return Err(Denied);
+            }
+            domain.0.engine.wait_for_next(None);
+            Ok(())
+        };
+        let domain = self.clone();
+        let poller = thread::spawn(move || domain.0.poller.run(&domain.0.engine, wait_for_next));
+        self.0.pollers.lock().unwrap().push(poller);
+        true
+    }
+
+    /// As `GracePeriod::wait_timeout` without a limit, and `Elapse::poll`.
+    fn wait(&self, cookie: GpCookie) -> End {
+        let mut id = 0;
+        let mut end = None;
+        block_on(None, |waker| {
+            end = if self.0.engine.is_done(cookie) {
+                Some(End::Elapsed)
+            } else {
+                match self.0.poller.poll(&self.0.engine, cookie, &mut id, waker, || self.submit()) {
+                    PollResult::Elapsed => Some(End::Elapsed),
+                    PollResult::Pending => None,
+                    PollResult::NoPoller => {
+                        self.0.engine.wait_for(None, cookie);
+                        Some(End::InPlace)
+                    }
+                }
+            };
+            end.is_some()
+        });
+        let end = end.unwrap();
+        assert!(self.0.engine.is_done(cookie));
+        end
+    }
+
+    /// Joins all pollers: the last stops by itself.
+    fn join(&self) {
+        loop {
+            let Some(poller) = self.0.pollers.lock().unwrap().pop() else { return };
+            poller.join().unwrap();
+        }
+    }
+}
+
+/// Refutes: notification-not-published, notification-taken-late, polled-forever
+#[test]
+fn grace_period_end_wakes_its_futures() {
+    check(0, 2, || {
+        let domain = Domain::new(Pool::Works);
+        let d = domain.clone();
+        let t = thread::spawn(move || assert_eq!(d.wait(d.0.engine.snapshot()), End::Elapsed));
+        assert_eq!(domain.wait(domain.0.engine.snapshot()), End::Elapsed);
+        t.join().unwrap();
+        domain.join();
+    });
+}
+
+#[test]
+fn start_without_a_running_poller_submits_one() {
+    check(0, 3, || {
+        let domain = Domain::new(Pool::Works);
+        for _ in 0..2 {
+            let cookie = domain.0.engine.snapshot();
+            domain.0.poller.start(cookie, || domain.submit());
+            assert_eq!(domain.wait(cookie), End::Elapsed);
+        }
+        domain.join();
+    });
+}
+
+/// A thread may be slow between taking its cookie and starting it. Others have waited for the cookie, and have started
+/// a later one, meanwhile.
+/// Refutes: older-start-counts
+#[test]
+fn grace_period_elapses_although_an_older_one_is_started_later() {
+    check(0, 3, || {
+        let domain = Domain::new(Pool::Works);
+        let engine = &domain.0.engine;
+        let older = engine.snapshot();
+        engine.synchronize(None);
+        let later = engine.snapshot();
+        for cookie in [later, older] {
+            domain.0.poller.start(cookie, || domain.submit());
+        }
+        domain.join();
+        assert!(engine.is_done(later));
+    });
+}
+
+/// Refutes: waiters-dropped-without-notify
+#[test]
+fn failed_grace_period_wakes_all_futures() {
+    check(0, 2, || {
+        let domain = Domain::new(Pool::Fails);
+        let d = domain.clone();
+        let t = thread::spawn(move || _ = d.wait(d.0.engine.snapshot()));
+        domain.wait(domain.0.engine.snapshot());
+        t.join().unwrap();
+        domain.join();
+    });
+}
+
+/// Refutes: waiters-dropped-without-notify
+#[test]
+fn futures_wait_in_place_without_a_poller_thread() {
+    check(0, 3, || {
+        let domain = Domain::new(Pool::Empty);
+        let d = domain.clone();
+        let t = thread::spawn(move || _ = d.wait(d.0.engine.snapshot()));
+        domain.wait(domain.0.engine.snapshot());
+        t.join().unwrap();
+    });
+}

@@ -1,0 +1,266 @@
+//! Models of one queue: the owner pushes and reclaims, another thread takes, a third sees that callbacks have run.
+
+use std::ptr::null;
+
+use crate::own;
+use crate::own::{Count, Own, State, boxed, read, run_callback};
+use loom::sync::Arc;
+use loom::thread;
+use stillpoint::sync::Ordering::Relaxed;
+use stillpoint::sync::model::reader as interruptible;
+use support::model::check;
+
+fn push(own: Own, count: &'static Count, local: bool, value: *const own::Value) {
+    let _ = own.push(count, local, false, value);
+}
+
+/// The worker runs ready callbacks.
+fn run_batch(state: &State, own: Own) {
+    own.queue.run_batch(&state.core.engine, true, run_callback, |_| ());
+}
+
+/// The worker runs what has been pushed, after a grace period.
+fn run_round(state: &State, own: Own) {
+    let Ok((cookie, _)) = own.queue.assign_cookies(&state.core.engine) else { return };
+    // Nothing yet, unless another thread has completed a grace period.
+    run_batch(state, own);
+    if let Some(cookie) = cookie {
+        state.core.engine.wait_for(None, cookie);
+        run_batch(state, own);
+    }
+}
+
+/// A visitor collects what has been pushed; another thread may lead its grace period.
+fn visit(state: &State, own: Own, lead: impl FnOnce()) {
+    let _ = own.queue.expect_grace_period(&state.core.engine);
+    lead();
+    let _ = own.queue.run_ready(&state.core.engine, run_callback, |_| ());
+}
+
+/// The owner runs what it may run.
+fn run_local(state: &State, own: Own) {
+    let _ = own.queue.run_local(u64::MAX, &state.core.engine, run_callback);
+}
+
+fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) -> thread::JoinHandle<()> {
+    let state = state.clone();
+    thread::spawn(move || interruptible(index, || body(&state)))
+}
+
+fn spawn_worker(state: &Arc<State>, own: Own) -> thread::JoinHandle<()> {
+    let state = state.clone();
+    thread::spawn(move || run_round(&state, own))
+}
+
+/// Refutes: Queue::push:Release
+#[test]
+fn reader_never_sees_a_value_freed_by_a_callback() {
+    check(0, 2, || {
+        let state = Arc::new(State::new());
+        let (own, reader) = (state.register(), state.register());
+        let threads = [
+            spawn(&state, 0, move |state| {
+                let old = state.published.swap(boxed(8));
+                push(own, Count::new(), false, old);
+            }),
+            spawn(&state, 1, move |state| state.read(reader)),
+        ];
+        thread::yield_now();
+        run_round(&state, own);
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+/// Refutes: cookie-before-callbacks-seen, ready-before-grace-period
+#[test]
+fn callback_waits_for_the_section_that_queued_it() {
+    check(0, 2, || {
+        let state = Arc::new(State::new());
+        let own = state.register();
+        let worker = spawn_worker(&state, own);
+        interruptible(0, || {
+            // A grace period that the worker must not take for that of the callback.
+            state.core.engine.synchronize(Some(own.reader));
+            state.enter(own);
+            let old = state.published.swap(boxed(8));
+            push(own, Count::new(), false, old);
+            read(old);
+            state.leave(own);
+        });
+        worker.join().unwrap();
+    });
+}
+
+/// Refutes: late-callbacks-join
+#[test]
+fn later_callback_waits_for_a_later_grace_period() {
+    check(0, 1, || {
+        let state = Arc::new(State::new());
+        let (own, reader) = (state.register(), state.register());
+        let count = Count::new();
+        push(own, count, false, null());
+        let found = own.queue.assign_cookies(&state.core.engine);
+        let cookie = found.expect("no thread has claimed the queue").0.expect("there is a callback");
+        let s = state.clone();
+        let threads = [
+            thread::spawn(move || s.core.engine.wait_for(None, cookie)),
+            spawn(&state, 1, move |state| state.read(reader)),
+        ];
+        interruptible(0, || {
+            let old = state.published.swap(boxed(8));
+            push(own, count, false, old);
+        });
+        run_round(&state, own);
+        for t in threads {
+            t.join().unwrap();
+        }
+        run_round(&state, own);
+        assert_eq!(count.get(), 2);
+    });
+}
+
+#[test]
+fn visited_callback_waits_for_the_section_that_queued_it() {
+    check(0, 2, || {
+        let state = Arc::new(State::new());
+        let own = state.register();
+        let s = state.clone();
+        let visitor = thread::spawn(move || visit(&s, own, || ()));
+        interruptible(0, || {
+            // A grace period that the visitor must not take for that of the callback.
+            state.core.engine.synchronize(Some(own.reader));
+            state.enter(own);
+            let old = state.published.swap(boxed(8));
+            push(own, Count::new(), false, old);
+            read(old);
+            state.leave(own);
+        });
+        visitor.join().unwrap();
+    });
+}
+
+/// Refutes: visited-callbacks-join
+#[test]
+fn visited_callback_does_not_join_a_grace_period_in_progress() {
+    check(0, 1, || {
+        let state = Arc::new(State::new());
+        let (own, reader) = (state.register(), state.register());
+        let count = Count::new();
+        push(own, count, false, null());
+        let cookie = state.core.engine.snapshot();
+        let _ = own.queue.expect_grace_period(&state.core.engine);
+        let s = state.clone();
+        let threads = [
+            thread::spawn(move || s.core.engine.wait_for(None, cookie)),
+            spawn(&state, 1, move |state| state.read(reader)),
+        ];
+        interruptible(0, || {
+            let old = state.published.swap(boxed(8));
+            push(own, count, false, old);
+        });
+        visit(&state, own, || state.core.engine.wait_for(None, cookie));
+        for t in threads {
+            t.join().unwrap();
+        }
+        visit(&state, own, || state.core.engine.synchronize(None));
+        assert_eq!(count.get(), 2);
+    });
+}
+
+#[test]
+fn visitors_and_worker_run_each_callback_once() {
+    check(0, 1, || {
+        let state = Arc::new(State::new());
+        let own = state.register();
+        let count = Count::new();
+        for _ in 0..3 {
+            push(own, count, false, null());
+        }
+        let worker = spawn_worker(&state, own);
+        let lead = || _ = state.core.engine.try_synchronize(None);
+        visit(&state, own, lead);
+        worker.join().unwrap();
+        for _ in 0..3 {
+            visit(&state, own, lead);
+        }
+        assert_eq!(count.get(), 3);
+    });
+}
+
+/// Refutes: Claim::run:Release, Queue::completed:Acquire
+#[test]
+fn completed_callback_publishes_its_effects() {
+    check(0, 3, || {
+        let state = Arc::new(State::new());
+        let own = state.register();
+        let count = Count::new();
+        push(own, count, false, null());
+        let worker = spawn_worker(&state, own);
+        thread::yield_now();
+        if own.queue.completed() == 1 {
+            assert_eq!(count.get(), 1);
+        }
+        worker.join().unwrap();
+        assert_eq!(own.queue.completed(), 1);
+    });
+}
+
+/// Refutes: owner-takes-beside-worker, Claim::release:Release, Queue::try_claim:Acquire
+#[test]
+fn owner_never_frees_what_the_worker_claimed() {
+    check(0, 3, || {
+        let state = Arc::new(State::new());
+        let own = state.register();
+        let count = Count::new();
+        // More than a worker takes at a time, in two blocks.
+        for _ in 0..3 {
+            push(own, count, true, null());
+        }
+        run_local(&state, own);
+        state.core.engine.synchronize(Some(own.reader));
+        let s = state.clone();
+        let worker = thread::spawn(move || run_batch(&s, own));
+        thread::yield_now();
+        run_local(&state, own);
+        push(own, count, true, null());
+        worker.join().unwrap();
+        run_round(&state, own);
+        run_round(&state, own);
+        assert_eq!(count.get(), 4);
+    });
+}
+
+#[test]
+fn queue_continues_with_its_next_owner() {
+    check(0, 1, || {
+        let state = Arc::new(State::new());
+        let counts = [Count::new(), Count::new()];
+        let own = state.register();
+        let defer = move |state: &State, own: Own| {
+            push(own, counts[own.index.load(Relaxed) as usize], true, null());
+            run_local(state, own);
+        };
+        let t = spawn(&state, 0, move |state| {
+            defer(state, own);
+            defer(state, own);
+            state.core.engine.readers().registry().release(own.reader);
+        });
+        let worker = spawn_worker(&state, own);
+        thread::yield_now();
+        // The same queue, or another.
+        let next = state.register();
+        defer(&state, next);
+        state.core.engine.readers().registry().release(next.reader);
+        t.join().unwrap();
+        worker.join().unwrap();
+        let registry = state.core.engine.readers().registry();
+        for reader in (0..registry.len()).map(|index| registry.reader(index)) {
+            let own = Own::of(registry, reader);
+            run_round(&state, own);
+            run_round(&state, own);
+        }
+        assert_eq!(counts[0].get() + counts[1].get(), 3);
+    });
+}

@@ -1,0 +1,121 @@
+//! Models of the registry: a reader belongs to one thread at a time, and is initialized before a scan finds it.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use stillpoint::readers::sections::reader::Reader;
+use stillpoint::readers::sections::registry::Registry;
+use stillpoint::sync::Ordering::Relaxed;
+use support::model::check;
+
+/// A registry, and a cell for each reader that only its owner touches.
+struct State {
+    registry: Registry<()>,
+    owned: [UnsafeCell<bool>; 4],
+}
+
+// SAFETY: loom checks every access of the cells.
+unsafe impl Sync for State {}
+// SAFETY: as above.
+unsafe impl Send for State {}
+
+impl State {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { registry: Registry::new(), owned: std::array::from_fn(|_| UnsafeCell::new(false)) })
+    }
+
+    fn mark(&self, reader: &Reader, owned: bool) {
+        self.owned[reader.index.load(Relaxed) as usize].with_mut(|cell| unsafe {
+            assert_ne!(*cell, owned, "a reader with two owners");
+            *cell = owned;
+        });
+    }
+
+    fn claim(&self) -> &'static Reader {
+        let reader = self.registry.claim().unwrap();
+        self.mark(reader, true);
+        reader
+    }
+
+    fn release(&self, reader: &'static Reader) {
+        self.mark(reader, false);
+        self.registry.release(reader);
+    }
+}
+
+/// Refutes: tag-kept
+#[test]
+fn reader_belongs_to_one_thread_at_a_time() {
+    check(0, 3, || {
+        let state = State::new();
+        let (a, b) = (state.claim(), state.claim());
+        state.release(b);
+        state.release(a);
+        let w = state.clone();
+        // The top of the stack comes back with another next: the tag must differ.
+        let t = thread::spawn(move || {
+            let first = w.claim();
+            let _second = w.claim();
+            w.release(first);
+        });
+        state.claim();
+        state.claim();
+        t.join().unwrap();
+        assert!(state.registry.len() <= 4);
+    });
+}
+
+/// Refutes: Registry::pop:Acquire, Registry::pop:FailureAcquire, Registry::push:Release
+#[test]
+fn registry_reuses_a_free_reader_before_growing() {
+    check(0, 3, || {
+        let state = State::new();
+        let threads = [0, 1].map(|_| {
+            let w = state.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let reader = w.claim();
+                    w.release(reader);
+                }
+            })
+        });
+        for t in threads {
+            t.join().unwrap();
+        }
+        assert!(state.registry.len() <= 2);
+    });
+}
+
+/// Refutes: Registry::chunk:Acquire, Registry::grow:Release
+#[test]
+fn scan_finds_the_chunk_of_every_reader() {
+    check(0, 3, || {
+        let state = State::new();
+        let w = state.clone();
+        let t = thread::spawn(move || {
+            w.claim();
+        });
+        for index in 0..state.registry.len() {
+            assert!(!state.registry.reader(index).in_read_section());
+        }
+        state.claim();
+        t.join().unwrap();
+    });
+}
+
+/// The thread that takes a free reader makes it active. Nothing that the last owner still does makes it inactive.
+/// Refutes: reader-freed-while-active
+#[test]
+fn reader_of_a_new_owner_stays_active() {
+    check(0, 3, || {
+        let state = State::new();
+        let reader = state.claim();
+        let w = state.clone();
+        let t = thread::spawn(move || w.claim());
+        state.release(reader);
+        let (own, registry) = (t.join().unwrap(), &state.registry);
+        let groups = registry.groups(0, registry.len());
+        let mut active = groups.flat_map(|(first, group)| registry.members(first, group.active()));
+        assert!(active.any(|(_, reader)| std::ptr::eq(reader, own)), "a scan skips the new owner");
+    });
+}

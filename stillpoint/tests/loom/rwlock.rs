@@ -1,0 +1,460 @@
+//! Models of the reader-writer lock: exclusion through the open and the shut gate, sleeping writers and readers, the
+//! admission of readers, upgrades. A timed sleep is over at once.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+use stillpoint::lock::model::{Event, Policy, RawRw, Timeout};
+use stillpoint::sync::model::{reader as interruptible, run_on};
+use support::model::check;
+
+/// The fences and wake-ups of writers in this execution of the model.
+static FENCES: AtomicU64 = AtomicU64::new(0);
+static WAKEUPS: AtomicU64 = AtomicU64::new(0);
+
+fn count(event: Event, by: u64) {
+    match event {
+        Event::WriterFence => FENCES.fetch_add(by, Relaxed),
+        Event::WriterWakeup => WAKEUPS.fetch_add(by, Relaxed),
+        _ => 0,
+    };
+}
+
+/// The first slow read opens the gate. The queue of writers knows no time.
+struct OpensAtOnce;
+
+impl Policy for OpensAtOnce {
+    const RESERVATION: bool = false;
+    const BYPASS: bool = false;
+    const OPEN_AFTER: Option<u64> = Some(1);
+
+    fn add(event: Event, by: u64) {
+        count(event, by);
+    }
+}
+
+/// A gate that is shut stays shut.
+struct StaysShut;
+
+impl Policy for StaysShut {
+    const RESERVATION: bool = false;
+    const BYPASS: bool = false;
+    const OPEN_AFTER: Option<u64> = Some(1023);
+
+    fn add(event: Event, by: u64) {
+        count(event, by);
+    }
+}
+
+/// A lock, and the number of writes so far, which it protects.
+struct Guarded<P> {
+    lock: RawRw<P>,
+    writes: UnsafeCell<usize>,
+}
+
+// SAFETY: loom checks every access of the cell.
+unsafe impl<P: Policy> Sync for Guarded<P> {}
+// SAFETY: as above.
+unsafe impl<P: Policy> Send for Guarded<P> {}
+
+impl<P: Policy> Guarded<P> {
+    fn with(lock: RawRw<P>) -> Arc<Self> {
+        FENCES.store(0, Relaxed);
+        WAKEUPS.store(0, Relaxed);
+        Arc::new(Self { lock, writes: UnsafeCell::new(0) })
+    }
+
+    fn open() -> Arc<Self> {
+        Self::with(RawRw::opened())
+    }
+
+    fn shut() -> Arc<Self> {
+        Self::with(RawRw::new())
+    }
+
+    fn writes(&self) -> usize {
+        self.writes.with(|writes| unsafe { *writes })
+    }
+
+    /// The section of a writer.
+    fn change(&self) {
+        self.writes.with_mut(|writes| unsafe { *writes += 1 });
+    }
+
+    fn begin_read(&self) {
+        assert!(self.lock.lock_shared::<false>(Timeout::Never));
+    }
+
+    fn end_read(&self) -> usize {
+        let writes = self.writes();
+        self.lock.unlock_shared();
+        writes
+    }
+
+    fn read(&self) -> usize {
+        self.begin_read();
+        self.end_read()
+    }
+
+    /// A read that begins on CPU 0 and ends on CPU 1.
+    fn read_on_two_cpus(&self) {
+        run_on(0);
+        self.begin_read();
+        run_on(1);
+        self.end_read();
+    }
+
+    fn begin_write(&self) {
+        assert!(self.lock.lock_exclusive(Timeout::Never));
+        self.change();
+    }
+
+    fn end_write(&self) {
+        // SAFETY: begun.
+        unsafe { self.lock.unlock_exclusive() };
+    }
+
+    fn write(&self) {
+        self.begin_write();
+        self.end_write();
+    }
+
+    fn end_upgradable(&self) {
+        // SAFETY: begun.
+        unsafe { self.lock.unlock_upgradable() };
+    }
+}
+
+/// Runs `body` as reader number `index`.
+fn spawn<P: Policy>(
+    guarded: &Arc<Guarded<P>>,
+    index: usize,
+    body: impl FnOnce(&Guarded<P>) + 'static,
+) -> JoinHandle<()> {
+    let guarded = guarded.clone();
+    thread::spawn(move || interruptible(index, || body(&guarded)))
+}
+
+#[test]
+fn writer_excludes_readers_of_the_open_gate() {
+    check(1, 3, || {
+        let guarded = Guarded::<OpensAtOnce>::open();
+        let t = spawn(&guarded, 0, |guarded| {
+            guarded.read_on_two_cpus();
+            guarded.read();
+        });
+        guarded.write();
+        t.join().unwrap();
+        assert_eq!(guarded.read(), 1);
+    });
+}
+
+#[test]
+fn short_read_does_not_hide_an_open_one() {
+    check(1, 3, || {
+        let guarded = Guarded::<OpensAtOnce>::open();
+        guarded.begin_read();
+        let t = spawn(&guarded, 0, |guarded| {
+            if guarded.lock.lock_shared::<false>(Timeout::Immediate) {
+                run_on(1);
+                guarded.lock.unlock_shared();
+            }
+            guarded.end_read();
+        });
+        guarded.write();
+        t.join().unwrap();
+    });
+}
+
+/// Refutes: RawRw::upgrade:Acquire
+#[test]
+fn writer_excludes_readers_of_the_shut_gate() {
+    check(1, 3, || {
+        let guarded = Guarded::<StaysShut>::shut();
+        let t = spawn(&guarded, 0, |guarded| {
+            guarded.read_on_two_cpus();
+            guarded.read();
+        });
+        guarded.write();
+        t.join().unwrap();
+    });
+}
+
+/// The reader opens the gate between the writes.
+/// Refutes: RawRw::lock_shared_slow:Acquire#2
+#[test]
+fn opened_gate_is_shut_with_a_fence() {
+    check(1, 2, || {
+        let guarded = Guarded::<OpensAtOnce>::shut();
+        let t = spawn(&guarded, 0, |guarded| {
+            guarded.read();
+            guarded.read();
+        });
+        guarded.write();
+        guarded.write();
+        t.join().unwrap();
+    });
+}
+
+/// Refutes: RawRw::lock_shared:Acquire, RawRw::lock_shared_slow:Acquire
+#[test]
+fn reader_of_a_gate_that_another_reader_opened_sees_the_write() {
+    check(1, 2, || {
+        let guarded = Guarded::<OpensAtOnce>::shut();
+        let threads = [0, 1].map(|index| {
+            spawn(&guarded, index, |guarded| {
+                if guarded.lock.lock_shared::<false>(Timeout::Immediate) {
+                    guarded.end_read();
+                }
+            })
+        });
+        guarded.write();
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn write_beside_a_reader_costs_one_fence_one_wakeup() {
+    check(0, 3, || {
+        let guarded = Guarded::<OpensAtOnce>::open();
+        guarded.begin_read();
+        let t = spawn(&guarded, 0, |guarded| {
+            guarded.end_read();
+        });
+        guarded.write();
+        t.join().unwrap();
+        assert!(FENCES.load(Relaxed) <= 1 && WAKEUPS.load(Relaxed) <= 1);
+    });
+}
+
+/// A reader between its unlock and its countdown may wake the writer early.
+#[test]
+fn write_beside_two_readers_costs_one_fence() {
+    check(0, 3, || {
+        let guarded = Guarded::<OpensAtOnce>::open();
+        guarded.begin_read();
+        guarded.begin_read();
+        let t = spawn(&guarded, 0, |guarded| {
+            guarded.end_read();
+            guarded.end_read();
+        });
+        guarded.write();
+        t.join().unwrap();
+        assert!(FENCES.load(Relaxed) <= 1 && WAKEUPS.load(Relaxed) <= 2);
+    });
+}
+
+#[test]
+fn sleeping_writer_is_woken_through_the_shut_gate() {
+    check(0, 3, || {
+        let guarded = Guarded::<StaysShut>::shut();
+        guarded.begin_read();
+        let t = spawn(&guarded, 0, |guarded| {
+            guarded.end_read();
+        });
+        guarded.write();
+        t.join().unwrap();
+        assert!(FENCES.load(Relaxed) <= 1 && WAKEUPS.load(Relaxed) <= 1);
+    });
+}
+
+/// Refutes: shut-without-fence
+#[test]
+fn last_of_two_leaving_readers_wakes_the_writer() {
+    check(0, 2, || {
+        let guarded = Guarded::<OpensAtOnce>::open();
+        guarded.begin_read();
+        guarded.begin_read();
+        let threads = [0, 1].map(|index| {
+            spawn(&guarded, index, move |guarded| {
+                run_on(index);
+                guarded.end_read();
+            })
+        });
+        guarded.write();
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+/// The writer is not woken for good by a reader that it does not wait for.
+#[test]
+fn late_reader_does_not_let_the_writer_in() {
+    check(0, 2, || {
+        let guarded = Guarded::<OpensAtOnce>::open();
+        guarded.begin_read();
+        let t = spawn(&guarded, 0, |guarded| {
+            if guarded.lock.lock_shared::<false>(Timeout::Immediate) {
+                guarded.lock.unlock_shared();
+            }
+            guarded.end_read();
+        });
+        guarded.write();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn waiting_readers_are_admitted_and_woken() {
+    check(0, 2, || {
+        let guarded = Guarded::<StaysShut>::shut();
+        guarded.begin_write();
+        let threads = [0, 1].map(|index| {
+            spawn(&guarded, index, |guarded| {
+                assert_eq!(guarded.read(), 1);
+            })
+        });
+        guarded.end_write();
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+/// The second write must wait for the reader that the first has admitted.
+/// Refutes: admitted-not-counted, asleep-without-fence, readers-ignored, sleeping-readers-not-woken,
+/// writer-not-woken, RawRw::admit_readers:Release, RawRw::count_down:Release, RawRw::sleep:Acquire,
+/// RawRw::wait_for_admission:Acquire
+#[test]
+fn admitted_reader_holds_the_lock() {
+    check(0, 2, || {
+        let guarded = Guarded::<StaysShut>::shut();
+        guarded.begin_write();
+        let t = spawn(&guarded, 0, |guarded| {
+            guarded.read();
+        });
+        guarded.end_write();
+        guarded.write();
+        t.join().unwrap();
+        assert!(!guarded.lock.is_locked());
+    });
+}
+
+#[test]
+fn timed_out_reader_withdraws_or_was_admitted() {
+    check(0, 3, || {
+        let guarded = Guarded::<StaysShut>::shut();
+        guarded.begin_write();
+        let t = spawn(&guarded, 0, |guarded| {
+            if guarded.lock.lock_shared::<false>(Timeout::At(0)) {
+                assert_eq!(guarded.end_read(), 1);
+            }
+        });
+        guarded.end_write();
+        t.join().unwrap();
+        assert!(!guarded.lock.is_locked());
+        guarded.write();
+    });
+}
+
+#[test]
+fn timed_out_writer_admits_readers() {
+    check(0, 2, || {
+        let guarded = Guarded::<StaysShut>::shut();
+        guarded.begin_read();
+        let t = spawn(&guarded, 0, |guarded| {
+            guarded.read();
+            guarded.end_read();
+        });
+        if guarded.lock.lock_exclusive(Timeout::At(0)) {
+            guarded.change();
+            guarded.end_write();
+        }
+        t.join().unwrap();
+        assert!(!guarded.lock.is_locked());
+    });
+}
+
+#[test]
+fn recursive_reader_passes_a_waiting_writer() {
+    check(0, 3, || {
+        let guarded = Guarded::<StaysShut>::shut();
+        guarded.begin_read();
+        let t = spawn(&guarded, 0, |guarded| {
+            run_on(1);
+            assert!(guarded.lock.lock_shared::<true>(Timeout::Never));
+            run_on(0);
+            guarded.end_read();
+            guarded.end_read();
+        });
+        guarded.write();
+        t.join().unwrap();
+    });
+}
+
+/// Without an outer read, a recursive one races with the writer for the gate.
+/// Refutes: RawRw::lock_shared_slow:Release, RawRw::try_hold:Acquire
+#[test]
+fn recursive_reader_does_not_enter_a_held_gate() {
+    check(1, 3, || {
+        let guarded = Guarded::<OpensAtOnce>::open();
+        let t = spawn(&guarded, 0, |guarded| {
+            assert!(guarded.lock.lock_shared::<true>(Timeout::Never));
+            guarded.end_read();
+        });
+        guarded.write();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn upgradable_reader_coexists_with_readers_until_it_writes() {
+    check(1, 2, || {
+        let guarded = Guarded::<OpensAtOnce>::open();
+        guarded.begin_read();
+        assert!(guarded.lock.lock_upgradable(Timeout::Never));
+        assert!(!guarded.lock.lock_exclusive(Timeout::Immediate));
+        let t = spawn(&guarded, 0, |guarded| {
+            guarded.end_read();
+            guarded.read();
+        });
+        assert_eq!(guarded.writes(), 0);
+        // SAFETY: the lock is held for an upgradable read.
+        assert!(unsafe { guarded.lock.upgrade(Timeout::Never) });
+        guarded.change();
+        // SAFETY: the lock is held for writing.
+        unsafe { guarded.lock.downgrade_to_upgradable() };
+        guarded.writes();
+        guarded.end_upgradable();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn downgraded_writer_keeps_other_writers_out() {
+    check(1, 2, || {
+        let guarded = Guarded::<StaysShut>::shut();
+        guarded.begin_write();
+        let t = spawn(&guarded, 0, Guarded::write);
+        let writes = interruptible(1, || {
+            // SAFETY: the lock is held for writing.
+            unsafe { guarded.lock.downgrade() };
+            guarded.end_read()
+        });
+        assert_eq!(writes, 1);
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn writers_exclude_each_other_and_a_reader() {
+    check(1, 1, || {
+        let guarded = Guarded::<OpensAtOnce>::open();
+        let threads = [
+            spawn(&guarded, 0, Guarded::write),
+            spawn(&guarded, 1, |guarded| {
+                guarded.read();
+            }),
+        ];
+        guarded.write();
+        for t in threads {
+            t.join().unwrap();
+        }
+        assert_eq!(guarded.read(), 2);
+    });
+}

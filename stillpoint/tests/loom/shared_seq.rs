@@ -1,0 +1,188 @@
+//! Models of shared rounds: which round serves a caller, which thread leads, which threads sleep and are woken.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use stillpoint::sync::shared_seq::{SeqSnapshot, SharedSeq};
+use stillpoint::sync::{AtomicU64, Ordering::*};
+use support::model::check;
+
+const CALLERS: usize = 3;
+
+/// Callers store relaxedly to `asked`; a round answers the callers whose stores it sees.
+struct State {
+    rounds: SharedSeq,
+    asked: [AtomicU64; CALLERS],
+    answered: [AtomicU64; CALLERS],
+    /// The number of rounds, failed ones included. Two rounds at a time are a data race.
+    run: UnsafeCell<u32>,
+}
+
+// SAFETY: loom checks every access of the cell.
+unsafe impl Sync for State {}
+// SAFETY: as above.
+unsafe impl Send for State {}
+
+impl State {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            rounds: SharedSeq::new(),
+            asked: std::array::from_fn(|_| AtomicU64::new(0)),
+            answered: std::array::from_fn(|_| AtomicU64::new(0)),
+            run: UnsafeCell::new(0),
+        })
+    }
+
+    fn round(&self) {
+        self.run.with_mut(|run| unsafe { *run += 1 });
+        for (asked, answered) in self.asked.iter().zip(&self.answered) {
+            if asked.load(Relaxed) != 0 {
+                answered.store(1, Relaxed);
+            }
+        }
+    }
+
+    /// Asks, waits, and finds the answer.
+    fn call(&self, caller: usize) {
+        let snapshot = self.ask(caller);
+        self.wait_for(caller, snapshot);
+    }
+
+    fn ask(&self, caller: usize) -> SeqSnapshot {
+        self.asked[caller].store(1, Relaxed);
+        self.rounds.snapshot()
+    }
+
+    fn wait_for(&self, caller: usize, snapshot: SeqSnapshot) {
+        self.rounds.wait_for(snapshot, || self.round());
+        self.is_answered(caller);
+    }
+
+    fn run_or_wait(&self, caller: usize) {
+        self.asked[caller].store(1, Relaxed);
+        self.rounds.run_or_wait(|| self.round());
+        self.is_answered(caller);
+    }
+
+    /// Waits with a round that panics; so must the call.
+    fn fail(&self) {
+        let wait = AssertUnwindSafe(|| self.rounds.run_or_wait(|| resume_unwind(Box::new(()))));
+        assert!(catch_unwind(wait).is_err());
+    }
+
+    fn is_answered(&self, caller: usize) {
+        assert_eq!(self.answered[caller].load(Relaxed), 1, "served by a round that started before the call");
+    }
+}
+
+fn callers(n: usize) {
+    let state = State::new();
+    let threads: Vec<_> = (1..n)
+        .map(|caller| {
+            let w = state.clone();
+            thread::spawn(move || w.call(caller))
+        })
+        .collect();
+    state.call(0);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let run = state.run.with(|run| unsafe { *run });
+    assert!(run >= 1 && run as usize <= n, "{n} callers needed {run} rounds");
+}
+
+/// Refutes: no-leader-woken, served-not-woken, sleep-without-comparing, snapshot-by-load,
+/// snapshot-joins-current-round, SharedSeq::run_or_sleep:Acquire, SharedSeq::snapshot:Release,
+/// SharedSeq::start:Acquire, SharedSeq::update:Release
+#[test]
+fn two_callers_are_served_by_a_later_round() {
+    check(0, 4, || callers(2));
+}
+
+/// Refutes: next-forgotten
+#[test]
+fn three_callers_are_served_and_wake() {
+    check(0, 2, || callers(3));
+}
+
+/// Refutes: SharedSeq::is_done:Acquire
+#[test]
+fn round_seen_done_serves_its_snapshot() {
+    check(0, 3, || {
+        let state = State::new();
+        let w = state.clone();
+        let other = thread::spawn(move || w.call(1));
+        let snapshot = state.ask(0);
+        if state.rounds.is_done(snapshot) {
+            state.is_answered(0);
+        } else {
+            // Perhaps after a round that was in progress.
+            thread::yield_now();
+            state.wait_for(0, snapshot);
+        }
+        assert!(state.rounds.is_done(snapshot));
+        other.join().unwrap();
+    });
+}
+
+/// Refutes: failure-counts, failure-not-reported
+#[test]
+fn failed_round_fails_each_waiter_by_itself() {
+    check(0, 3, || {
+        let state = State::new();
+        let threads: Vec<_> = (1..CALLERS)
+            .map(|_| {
+                let w = state.clone();
+                thread::spawn(move || w.fail())
+            })
+            .collect();
+        state.fail();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(state.rounds.completed(), 0);
+    });
+}
+
+/// Refutes: failure-waited-for
+#[test]
+fn caller_during_a_failed_try_needs_one_round() {
+    check(0, 4, || {
+        let state = State::new();
+        let w = state.clone();
+        let trying = thread::spawn(move || assert!(!w.rounds.try_run(|| false)));
+        state.run_or_wait(0);
+        assert_eq!(state.rounds.completed(), 1);
+        trying.join().unwrap();
+    });
+}
+
+#[test]
+fn try_run_serves_callers_or_does_not_count() {
+    check(0, 2, || {
+        let state = State::new();
+        let threads: Vec<_> = (1..CALLERS)
+            .map(|caller| {
+                let w = state.clone();
+                thread::spawn(move || {
+                    if caller == 1 {
+                        w.run_or_wait(1);
+                    } else {
+                        // One that fails, and one that may be the round that the caller sleeps for.
+                        w.rounds.try_run(|| false);
+                        w.rounds.try_run(|| {
+                            w.round();
+                            true
+                        });
+                    }
+                })
+            })
+            .collect();
+        state.run_or_wait(0);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}

@@ -1,0 +1,379 @@
+//! Per-CPU data: mode, CPU number, counters.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::thread;
+
+use stillpoint::percpu::{self, Counter, Histogram, Mode};
+use support::child;
+use support::deadline::deadline;
+use support::fork;
+use support::rseq;
+use support::variants::{VARIANTS, in_each_variant};
+
+/// Adds in several threads that migrate, while another thread checks that no sum decreases.
+fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl Fn(u64) -> bool + Sync) {
+    let cpus = rseq::allowed_cpus();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|number| {
+                let (cpus, unregistered) = (&cpus, &unregistered);
+                scope.spawn(move || {
+                    if unregistered(number) {
+                        rseq::unregister();
+                    }
+                    for add in 0..adds {
+                        counter.add(1);
+                        match add % 512 {
+                            0 => rseq::pin(&[cpus[(add / 512 + number) as usize % cpus.len()]]),
+                            100 => rseq::pin(cpus),
+                            200 => thread::yield_now(),
+                            _ => {}
+                        }
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            let mut last = 0;
+            while !stop.load(Relaxed) {
+                let now = counter.sum();
+                assert!(now >= last, "{now} after {last}");
+                last = now;
+            }
+        });
+        for worker in workers {
+            worker.join().expect("the worker ends");
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn sums_are_exact_while_threads_migrate() {
+    if !in_each_variant(sums_are_exact_while_threads_migrate) {
+        return;
+    }
+    let _running = deadline();
+    let counter = Counter::new();
+    add_under_load(&counter, 16, 50_000, |_| false);
+    assert_eq!(counter.sum(), 16 * 50_000);
+}
+
+#[test]
+fn registered_and_unregistered_threads_share_a_counter() {
+    let _running = deadline();
+    let counter = Counter::new();
+    add_under_load(&counter, 8, 50_000, |number| number % 2 == 0);
+    assert_eq!(counter.sum(), 8 * 50_000);
+}
+
+#[test]
+fn thread_that_loses_its_registration_uses_the_fallback() {
+    let counter = Counter::<u64>::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..1000 {
+                counter.add(1);
+            }
+            rseq::unregister();
+            for _ in 0..1000 {
+                counter.add(1);
+            }
+            assert!(percpu::cpu() < percpu::report().cpus());
+        });
+    });
+    assert_eq!(counter.sum(), 2000);
+}
+
+#[test]
+fn signed_counter_counts_down() {
+    static LEVEL: Counter<i64> = Counter::new();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..1000).for_each(|_| LEVEL.add(-1)));
+        }
+    });
+    assert_eq!(LEVEL.sum(), -4000);
+    LEVEL.add(4000);
+    assert_eq!(LEVEL.sum(), 0);
+    assert_eq!(format!("{LEVEL:?}"), "Counter(0)");
+}
+
+#[test]
+fn counters_count_in_every_integer_of_64_bits() {
+    let (bytes, change) = (Counter::<usize>::new(), Counter::<isize>::new());
+    bytes.add(usize::MAX - 7);
+    bytes.add(3);
+    change.add(isize::MIN);
+    change.add(1);
+    assert_eq!((bytes.sum(), change.sum()), (usize::MAX - 4, isize::MIN + 1));
+    assert_eq!(format!("{change:>24}|{bytes}"), "    -9223372036854775807|18446744073709551611");
+}
+
+#[test]
+fn counter_wraps_around() {
+    let counter = Counter::new();
+    counter.add(u64::MAX);
+    counter.add(3);
+    assert_eq!(counter.sum(), 2);
+    let signed = Counter::<i64>::default();
+    signed.add(i64::MAX);
+    signed.add(1);
+    assert_eq!(signed.sum(), i64::MIN);
+}
+
+#[test]
+fn sum_acquires_what_precedes_an_add() {
+    let _running = deadline();
+    for _ in 0..300 {
+        let (counter, before) = (Counter::new(), AtomicU64::new(0));
+        counter.prepare();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for done in 1..=10 {
+                    before.store(done, Relaxed);
+                    counter.add(1);
+                }
+            });
+            loop {
+                let found = counter.sum();
+                assert!(before.load(Relaxed) >= found);
+                if found == 10 {
+                    break;
+                }
+                thread::yield_now();
+            }
+        });
+    }
+}
+
+#[test]
+fn snapshot_sum_includes_each_counted_value() {
+    const VALUES: u64 = 20_000;
+    // Its bucket is summed long after the first.
+    const VALUE: u64 = 1 << 40;
+    if !in_each_variant(snapshot_sum_includes_each_counted_value) {
+        return;
+    }
+    let _running = deadline();
+    let histogram = Histogram::new();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..VALUES).for_each(|_| histogram.record(VALUE)));
+        }
+        loop {
+            let seen = histogram.snapshot();
+            assert!(seen.sum() >= VALUE * seen.count(), "{seen}");
+            if seen.count() == 2 * VALUES {
+                assert_eq!(seen.sum(), 2 * VALUES * VALUE);
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn snapshot_displays_count_sum_and_quantiles() {
+    let histogram = Histogram::new();
+    assert_eq!(histogram.to_string(), "0 values, sum 0");
+    (0..100).for_each(|_| histogram.record(5));
+    histogram.record(7);
+    let line = "101 values, sum 507: 50 % up to 5, 90 % up to 5, 99 % up to 5, all up to 7";
+    assert_eq!(histogram.snapshot().to_string(), line);
+}
+
+#[test]
+fn cpu_number_follows_the_thread() {
+    if !in_each_variant(cpu_number_follows_the_thread) {
+        return;
+    }
+    let cpus = rseq::allowed_cpus();
+    assert!(percpu::report().cpus() > *cpus.last().expect("there is a CPU"));
+    for &cpu in &cpus {
+        rseq::pin(&[cpu]);
+        assert_eq!(percpu::cpu(), cpu);
+    }
+    // In a thread that starts later, too.
+    let seen = thread::spawn(percpu::cpu).join().expect("the thread ends");
+    assert_eq!(seen, *cpus.last().expect("there is a CPU"));
+}
+
+#[test]
+fn concurrency_ids_are_dense() {
+    if !in_each_variant(concurrency_ids_are_dense) {
+        return;
+    }
+    let report = percpu::report();
+    let Some(id) = percpu::concurrency_id() else {
+        return assert!(!report.has_concurrency_ids());
+    };
+    assert!(report.has_concurrency_ids() && report.mode() == Mode::Rseq);
+    assert!(id < rseq::allowed_cpus().len(), "{id}");
+}
+
+#[test]
+fn report_names_the_registration() {
+    let Some(variant) = child::variant() else {
+        let test = report_names_the_registration;
+        for (variant, environment) in ["library", "own", "atomic"].into_iter().zip(VARIANTS) {
+            child::with_environment(test, variant, environment);
+        }
+        for mode in ["rseq", "neither"] {
+            child::with_environment(test, mode, &[("STILLPOINT_PERCPU", mode)]);
+        }
+        return;
+    };
+    let report = percpu::report();
+    let text = report.to_string();
+    // SAFETY: the name is a C string, and the symbol that of a number.
+    let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>().as_ref() };
+    let (glibc, registers) = (size.is_some(), size.is_some_and(|&size| size != 0));
+    let expected = match variant.as_str() {
+        "library" if registers => "rseq: the C library registers each thread",
+        // Also glibc 2.36 on RISC-V.
+        "library" | "own" if glibc => {
+            "rseq: the C library does not register threads, each is registered here at its first use"
+        }
+        "rseq" if registers => "rseq: rseq was asked for; the C library registers each thread",
+        "library" | "own" if cfg!(target_env = "musl") => {
+            "rseq: the C library knows nothing of rseq, each is registered here at its first use"
+        }
+        "atomic" => "atomic: atomic was asked for; it needs nothing",
+        "neither" => "atomic: STILLPOINT_PERCPU names no mode (rseq, atomic)",
+        _ => return eprintln!("not checked with this C library: {text}"),
+    };
+    assert_eq!(text, expected);
+    assert_eq!(percpu::register_thread(), report.mode() == Mode::Rseq);
+}
+
+#[test]
+fn mode_is_chosen_once() {
+    if child::variant().is_none() {
+        child::with_environment(mode_is_chosen_once, "", &[("STILLPOINT_PERCPU", "rseq")]);
+        return;
+    }
+    let report = percpu::choose(Mode::Atomic).expect("nothing was chosen before");
+    assert_eq!(report.to_string(), "atomic: atomic was asked for; it needs nothing");
+    assert!(percpu::choose(Mode::Atomic).is_ok());
+    let error = percpu::choose(Mode::Rseq).expect_err("another mode is in use").to_string();
+    assert!(error.contains("chosen already") && error.contains(&report.to_string()), "{error}");
+    assert!(!percpu::register_thread());
+}
+
+#[test]
+fn own_registration_ends_with_the_thread() {
+    if child::variant().is_none() {
+        child::with_environment(own_registration_ends_with_the_thread, "", VARIANTS[1]);
+        return;
+    }
+    let _running = deadline();
+    // Later threads use its memory again, and the kernel would write to it.
+    let counter = Counter::<u64>::new();
+    for _ in 0..500 {
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    counter.add(1);
+                    thread::yield_now();
+                    counter.add(1);
+                });
+            }
+        });
+    }
+    assert_eq!(counter.sum(), 4000);
+}
+
+#[test]
+fn thread_local_destructor_may_add() {
+    if !in_each_variant(thread_local_destructor_may_add) {
+        return;
+    }
+    static ENDED: Counter = Counter::new();
+    struct AddsLate;
+    impl Drop for AddsLate {
+        fn drop(&mut self) {
+            ENDED.add(1);
+        }
+    }
+    thread_local!(static LATE: AddsLate = const { AddsLate });
+    for early in [false, true] {
+        thread::spawn(move || {
+            if early {
+                ENDED.add(1);
+            }
+            LATE.with(|_| ());
+            ENDED.add(1);
+        })
+        .join()
+        .expect("the thread ends");
+    }
+    assert_eq!(ENDED.sum(), 5);
+}
+
+#[test]
+fn fork_child_keeps_counting() {
+    if !in_each_variant(fork_child_keeps_counting) {
+        return;
+    }
+    let counter = Counter::<u64>::new();
+    counter.add(2);
+    fork::in_child(|| {
+        (0..1000).for_each(|_| counter.add(1));
+        assert_eq!(counter.sum(), 1002);
+    });
+    assert_eq!(counter.sum(), 2);
+}
+
+#[test]
+fn histogram_counts_each_value_once() {
+    if !in_each_variant(histogram_counts_each_value_once) {
+        return;
+    }
+    let _running = deadline();
+    let histogram = Histogram::new();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for value in 0..10_000u64 {
+                    histogram.record(value);
+                    if value % 1000 == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    let seen = histogram.snapshot();
+    assert_eq!(seen.count(), 80_000);
+    // Each thread has recorded each value of a bucket once.
+    for (low, high, count) in seen.buckets() {
+        let values = 10_000.min(high + 1) - low;
+        assert_eq!(count, 8 * values, "{low}..={high}");
+    }
+    assert_eq!((seen.sum(), histogram.sum()), (8 * (0..10_000).sum::<u64>(), seen.sum()));
+    assert_eq!(seen.quantile(0.0), Some(0));
+    assert!(seen.quantile(1.0).is_some_and(|most| most >= 9_999));
+    histogram.record(u64::MAX);
+    let later = histogram.snapshot().since(&seen);
+    assert_eq!((later.count(), later.sum(), later.quantile(0.5)), (1, u64::MAX, Some(u64::MAX)));
+    assert_eq!(Histogram::new().snapshot().quantile(0.5), None);
+}
+
+#[test]
+fn thread_that_other_code_has_registered_is_reported() {
+    if child::variant().is_none() {
+        child::with_environment(
+            thread_that_other_code_has_registered_is_reported,
+            "registered",
+            &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")],
+        );
+        return;
+    }
+    if !rseq::register() {
+        return eprintln!("NOT CHECKED: no rseq, or the C library registers threads");
+    }
+    let report = percpu::report();
+    assert_eq!(report.mode(), Mode::Atomic, "{report}");
+    assert!(report.to_string().contains("other code, such as another copy of this library"), "{report}");
+}

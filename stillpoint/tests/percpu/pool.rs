@@ -1,0 +1,246 @@
+//! Pools: no object is lost, and none has two owners.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::thread;
+
+use stillpoint::percpu::Pool;
+use support::deadline::deadline;
+use support::fork;
+use support::rseq;
+use support::tracked::Tracked;
+use support::variants::in_each_variant;
+
+/// An object that knows whether it has an owner.
+#[derive(Debug)]
+struct Token {
+    number: usize,
+    held: AtomicBool,
+}
+
+impl Token {
+    fn new(number: usize) -> Box<Self> {
+        Box::new(Self { number, held: AtomicBool::new(true) })
+    }
+
+    fn take(&self) {
+        assert!(!self.held.swap(true, AcqRel), "token {} has two owners", self.number);
+    }
+
+    fn give(&self) {
+        assert!(self.held.swap(false, AcqRel), "token {} is given back twice", self.number);
+    }
+}
+
+/// Pops and pushes in several threads; afterwards the pool has every token once.
+fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(usize) -> bool + Sync) {
+    let _running = deadline();
+    let pool = Pool::new(16);
+    let mut kept = 0;
+    for number in 0..tokens {
+        let token = Token::new(number);
+        token.give();
+        if let Err(token) = pool.push(token) {
+            token.take();
+            break;
+        }
+        kept += 1;
+    }
+    let cpus = rseq::allowed_cpus();
+    let exchanged = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (pool, cpus, exchanged, unregistered) = (&pool, &cpus, &exchanged, &unregistered);
+            scope.spawn(move || {
+                if unregistered(thread) {
+                    rseq::unregister();
+                }
+                let mut mine = Vec::new();
+                for round in 0..rounds {
+                    match (round + thread) % 7 {
+                        0 => {
+                            pool.pop_many(&mut mine, 5);
+                            mine.iter().for_each(|token| Token::take(token));
+                            mine.iter().for_each(|token| token.give());
+                            while !mine.is_empty() {
+                                pool.push_many(&mut mine);
+                            }
+                        }
+                        _ => {
+                            if let Some(token) = pool.pop() {
+                                token.take();
+                                exchanged.fetch_add(1, Relaxed);
+                                if round % 64 == 0 {
+                                    thread::yield_now();
+                                }
+                                token.give();
+                                let mut refused = pool.push(token);
+                                while let Err(token) = refused {
+                                    thread::yield_now();
+                                    refused = pool.push(token);
+                                }
+                            }
+                        }
+                    }
+                    if round % 300 == 0 {
+                        rseq::pin(&[cpus[(round / 300 + thread) % cpus.len()]]);
+                    } else if round % 300 == 150 {
+                        rseq::pin(cpus);
+                    }
+                }
+            });
+        }
+    });
+    assert!(exchanged.into_inner() > 0, "nothing was exchanged");
+    assert_eq!(pool.len(), kept);
+    let mut found = vec![false; tokens];
+    while let Some(token) = pool.pop() {
+        token.take();
+        assert!(!std::mem::replace(&mut found[token.number], true), "token {} twice", token.number);
+    }
+    assert_eq!(found.iter().filter(|found| **found).count(), kept);
+}
+
+#[test]
+fn pool_neither_loses_nor_duplicates() {
+    if in_each_variant(pool_neither_loses_nor_duplicates) {
+        exchange(8, 10_000, 24, |_| false);
+    }
+}
+
+#[test]
+fn registered_and_unregistered_threads_share_a_pool() {
+    exchange(8, 10_000, 24, |thread| thread % 2 == 0);
+}
+
+#[test]
+fn pop_takes_from_another_cpu() {
+    if !in_each_variant(pop_takes_from_another_cpu) {
+        return;
+    }
+    let _running = deadline();
+    let cpus = rseq::allowed_cpus();
+    let pool = Pool::new(64);
+    for (number, &cpu) in cpus.iter().enumerate() {
+        rseq::pin(&[cpu]);
+        for value in 0..10 {
+            pool.push(Box::new(number * 10 + value)).expect("there is room");
+        }
+    }
+    // Every object can be popped on any CPU.
+    rseq::pin(&cpus[..1]);
+    let mut found: Vec<usize> = std::iter::from_fn(|| pool.pop()).map(|value| *value).collect();
+    found.sort_unstable();
+    assert_eq!(found, (0..10 * cpus.len()).collect::<Vec<_>>());
+}
+
+/// Refutes: overflow-cpu-not-marked
+#[test]
+fn pop_finds_a_value_in_a_remote_overflow() {
+    if !in_each_variant(pop_finds_a_value_in_a_remote_overflow) {
+        return;
+    }
+    let pool = Pool::new(4);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            rseq::unregister();
+            pool.push(Box::new(7)).expect("there is room");
+        });
+    });
+    assert_eq!(pool.pop().as_deref(), Some(&7));
+}
+
+#[test]
+fn full_pool_refuses_push() {
+    if !in_each_variant(full_pool_refuses_push) {
+        return;
+    }
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let pool = Pool::new(10);
+    let mut kept = 0;
+    while pool.push(Box::new(kept)).is_ok() {
+        kept += 1;
+        assert!(kept <= 20 * stillpoint::percpu::report().cpus());
+    }
+    assert!(kept >= 10);
+    assert_eq!(pool.len(), kept);
+    let mut more = vec![Box::new(1), Box::new(2)];
+    pool.push_many(&mut more);
+    assert_eq!(more.len(), 2, "no room for them either");
+    assert!(pool.pop().is_some());
+    pool.push_many(&mut more);
+    assert_eq!(more.len(), 1, "room for one");
+    let pool = Pool::new(0);
+    assert!(pool.push(Box::new(1)).is_err() && pool.pop().is_none());
+}
+
+#[test]
+fn pop_returns_the_last_pushed() {
+    if !in_each_variant(pop_returns_the_last_pushed) {
+        return;
+    }
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let pool = Pool::new(8);
+    for value in 0..8 {
+        pool.push(Box::new(value)).expect("there is room");
+    }
+    let mut values = Vec::new();
+    assert_eq!(pool.pop_many(&mut values, 3), 3);
+    assert!(values.iter().all(|value| **value >= 5), "{values:?}");
+    assert_eq!(pool.pop_many(&mut values, 100), 5);
+    assert_eq!(pool.pop_many(&mut values, 100), 0);
+    pool.push_many(&mut values);
+    assert!(values.is_empty());
+    assert_eq!(pool.len(), 8);
+}
+
+#[test]
+fn dropped_pool_drops_its_objects() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    if !in_each_variant(dropped_pool_drops_its_objects) {
+        return;
+    }
+    let pool = Pool::new(16);
+    thread::scope(|scope| {
+        scope.spawn(|| (0..5).for_each(|_| pool.push(Box::new(Tracked(&DROPS))).expect("there is room")));
+        scope.spawn(|| {
+            // For an overflow array.
+            rseq::unregister();
+            pool.push(Box::new(Tracked(&DROPS))).expect("there is room");
+        });
+    });
+    drop(pool.pop());
+    assert_eq!(DROPS.load(Acquire), 1);
+    drop(pool);
+    assert_eq!(DROPS.load(Acquire), 6);
+}
+
+#[test]
+fn fork_child_uses_the_pool() {
+    if !in_each_variant(fork_child_uses_the_pool) {
+        return;
+    }
+    let _running = deadline();
+    // Boxes without size: the child need not allocate.
+    let pool = Pool::new(4);
+    (0..8).for_each(|_| _ = pool.push(Box::new(())));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    if let Some(value) = pool.pop() {
+                        let _ = pool.push(value);
+                    }
+                }
+            });
+        }
+        for _ in 0..100 {
+            fork::in_child(|| {
+                // Fewer than 8, if other threads were moving some.
+                assert!(std::iter::from_fn(|| pool.pop()).count() <= 8);
+                (0..4).for_each(|_| pool.push(Box::new(())).expect("there is room"));
+            });
+        }
+        stop.store(true, Relaxed);
+    });
+}

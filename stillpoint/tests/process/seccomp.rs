@@ -1,0 +1,299 @@
+//! A kernel or a sandbox that denies `membarrier`, or the calls of a contended lock, to the process.
+
+use std::env::consts::ARCH;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use stillpoint::Domain as _;
+use stillpoint::fence::{self, Backend};
+use stillpoint::lock::{Mutex, RwLock, RwLockUpgradableReadGuard};
+use stillpoint::rcu::{GracePeriod, Rcu};
+use support::backends;
+use support::child;
+use support::deadline::deadline;
+use support::panics::message;
+use support::tracked::Tracked;
+
+const ERRNOS: [(&str, i32); 2] = [("ENOSYS", libc::ENOSYS), ("EPERM", libc::EPERM)];
+
+fn errno(name: &str) -> i32 {
+    let known = ERRNOS.iter().find(|(known, _)| *known == name);
+    known.expect("an errno of the list").1
+}
+
+/// Makes calls return an error in all threads from now on: every call without rules, or those that match one.
+fn deny(errno: i32, calls: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) {
+    let arch = ARCH.try_into().expect("syscall filters exist for this architecture");
+    let calls = calls.into_iter().collect();
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch);
+    let program: BpfProgram = filter.expect("a filter").try_into().expect("the filter compiles");
+    if let Err(error) = seccompiler::apply_filter_all_threads(&program) {
+        panic!("this host takes no syscall filter, so nothing can be said about a denied call: {error}");
+    }
+}
+
+/// Makes `membarrier` return an error in all threads from now on: every call, or those with one `command`.
+fn deny_membarrier(errno: i32, command: Option<i32>) {
+    let rule = |command: i32| {
+        let equals = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command as u64)
+            .expect("a condition");
+        SeccompRule::new(vec![equals]).expect("a rule")
+    };
+    deny(errno, [(libc::SYS_membarrier, command.map(rule).into_iter().collect())]);
+    // SAFETY: the call takes no pointers.
+    let query = unsafe { libc::syscall(libc::SYS_membarrier, command.unwrap_or(0), 0, 0) };
+    assert_eq!(
+        (query, std::io::Error::last_os_error().raw_os_error()),
+        (-1, Some(errno)),
+        "the filter works"
+    );
+}
+
+/// Runs readers beside a writer that waits for grace periods, and then retires values without waiting.
+fn workload() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    let guard = Own::enter();
+                    let drops = value.load(&guard).0;
+                    let nested = Own::enter();
+                    assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
+                    drop((guard, nested));
+                }
+            });
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(500) {
+            // Each value has its own counter, so that a reader sees which value was dropped.
+            let old = value.replace(Tracked(Box::leak(Box::default()))).wait();
+            drop(old);
+            let old = value.replace(Tracked(Box::leak(Box::default())));
+            Own.synchronize();
+            drop(old);
+        }
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(DROPS.load(Acquire), 1);
+    drop(value.replace(Tracked(&DROPS)));
+    drop(value.replace(Tracked(Box::leak(Box::default()))));
+    while DROPS.load(Acquire) < 2 {
+        thread::yield_now();
+    }
+    share_lock();
+}
+
+/// Runs readers beside a writer of a reader-writer lock whose gate opens between writes.
+fn share_lock() {
+    let pair = RwLock::new((0_u64, 0_u64));
+    thread::scope(|scope| {
+        let readers = [(); 2].map(|()| {
+            scope.spawn(|| {
+                while pair.read().0 < 50 {
+                    let pair = pair.read();
+                    assert_eq!(pair.0, pair.1, "written while it was read");
+                }
+            })
+        });
+        for _ in 0..50 {
+            (0..1100).for_each(|_| drop(pair.read()));
+            let mut pair = pair.write();
+            pair.0 += 1;
+            thread::yield_now();
+            pair.1 += 1;
+        }
+        readers.into_iter().for_each(|reader| reader.join().expect("no assertion failed"));
+    });
+}
+
+#[test]
+fn denied_membarrier_falls_back_with_a_reason() {
+    let Some(name) = child::variant() else {
+        for (name, _) in ERRNOS {
+            let test = denied_membarrier_falls_back_with_a_reason;
+            child::run(test, name, None);
+            child::run(test, name, Some("membarrier"));
+        }
+        return;
+    };
+    deny_membarrier(errno(&name), None);
+    let report = fence::init();
+    assert_eq!(report.backend(), Backend::SeqCst, "{report}");
+    assert!(report.to_string().contains("membarrier has no PRIVATE_EXPEDITED command"), "{report}");
+    assert!(!fence::register_thread());
+    workload();
+    fence::heavy();
+    let stats = fence::stats();
+    assert!(stats.calls > 0 && stats.issued == stats.calls, "{stats:?}");
+}
+
+#[test]
+fn report_names_the_denied_command() {
+    let commands = [
+        ("RegisterPrivateExpedited", libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+        ("PrivateExpedited", libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED),
+    ];
+    let Some(variant) = child::variant() else {
+        for (command, _) in commands {
+            for (errno, _) in ERRNOS {
+                let test = report_names_the_denied_command;
+                child::run(test, &format!("{command} {errno}"), None);
+            }
+        }
+        return;
+    };
+    let (denied, name) = variant.split_once(' ').expect("a command and an errno");
+    let command = commands.iter().find(|(name, _)| *name == denied).expect("a command of the list").1;
+    deny_membarrier(errno(name), Some(command));
+    let report = fence::init();
+    assert_eq!(report.backend(), Backend::SeqCst, "{report}");
+    let why = report.why().to_string();
+    let all_are = why.contains("membarrier has no PRIVATE_EXPEDITED command");
+    assert!(all_are || why.contains(&format!("membarrier({denied}) failed")), "{report}");
+    workload();
+}
+
+#[cfg(feature = "signal-fence")]
+#[test]
+fn signal_backend_works_without_membarrier() {
+    let Some(name) = child::variant() else {
+        for (name, _) in ERRNOS {
+            child::run(signal_backend_works_without_membarrier, name, Some("signal"));
+        }
+        return;
+    };
+    deny_membarrier(errno(&name), None);
+    assert_eq!(fence::init().backend(), Backend::Signal);
+    workload();
+}
+
+#[test]
+fn late_denial_panics_writers_not_readers() {
+    let Some(name) = child::variant() else {
+        for (name, _) in ERRNOS {
+            let test = late_denial_panics_writers_not_readers;
+            child::run(test, name, None);
+        }
+        return;
+    };
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let chosen = fence::init().backend();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let (stop, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                let guard = Own::enter();
+                assert_eq!(value.load(&guard).0.load(Acquire), 0, "dropped while it was read");
+                drop(guard);
+                reads.fetch_add(1, Relaxed);
+            }
+        });
+        let reads_go_on = || {
+            let before = reads.load(Relaxed);
+            while reads.load(Relaxed) < before + 1000 {
+                thread::yield_now();
+            }
+        };
+        reads_go_on();
+        Own.synchronize();
+        deny_membarrier(errno(&name), None);
+        if chosen == Backend::SeqCst {
+            eprintln!("not checked, as membarrier was denied before: {}", fence::report());
+            Own.synchronize();
+            return stop.store(true, Relaxed);
+        }
+        let denied = "membarrier, which worked when the fence backend was chosen, fails now";
+        let waits: [fn(); 5] = [
+            fence::heavy,
+            || Own.synchronize(),
+            || Rcu::new_in((), Own).replace(()).wait(),
+            || GracePeriod::now_in(Own).wait(),
+            // The poller waits, in another thread.
+            || GracePeriod::now_in(Own).wait_timeout(Duration::MAX).expect("the timeout is never reached"),
+        ];
+        for wait in waits {
+            for _ in 0..3 {
+                let panic = catch_unwind(wait).expect_err("nothing orders the readers");
+                assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));
+                reads_go_on();
+            }
+        }
+        // Concurrent callers panic too.
+        let callers = [(); 8].map(|()| scope.spawn(|| catch_unwind(|| Own.synchronize()).is_err()));
+        assert!(callers.into_iter().all(|caller| caller.join().expect("the panic was caught")));
+        // A write that needs a fence panics, and leaves the lock as it was.
+        let lock = RwLock::new(0);
+        (0..1100).for_each(|_| drop(lock.read()));
+        for _ in 0..3 {
+            let panic = catch_unwind(AssertUnwindSafe(|| *lock.write() = 1)).expect_err("no fence");
+            assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));
+            let upgrade = || drop(RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()));
+            catch_unwind(AssertUnwindSafe(upgrade)).expect_err("no fence");
+            assert!(!lock.is_locked() && lock.try_upgradable_read().is_some());
+            assert_eq!(*lock.read(), 0);
+        }
+        // No grace period can end, so no retired value is freed.
+        for _ in 0..100 {
+            drop(value.replace(Tracked(&DROPS)));
+            reads_go_on();
+        }
+        assert_eq!(DROPS.load(Acquire), 0);
+        stop.store(true, Relaxed);
+        // Without readers a grace period needs no fence: from here on they may be freed.
+        reader.join().expect("the reader does not panic");
+    });
+}
+
+#[test]
+fn fallback_tolerates_a_late_filter() {
+    let Some(backend) = child::variant() else {
+        for backend in backends!().iter().filter(|backend| **backend != "membarrier") {
+            let test = fallback_tolerates_a_late_filter;
+            child::run(test, backend, Some(backend));
+        }
+        return;
+    };
+    assert_eq!(fence::init().backend().to_string(), backend);
+    deny_membarrier(libc::EPERM, None);
+    workload();
+}
+
+#[test]
+fn contended_lock_needs_no_calls_of_the_scheduler() {
+    let Some(name) = child::variant() else {
+        for (name, _) in ERRNOS {
+            child::run(contended_lock_needs_no_calls_of_the_scheduler, name, None);
+        }
+        return;
+    };
+    let calls = [libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_sched_getscheduler];
+    deny(errno(&name), calls.map(|call| (call, Vec::new())));
+    let total = Mutex::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for n in 0..200 {
+                    let mut total = total.lock();
+                    *total += 1;
+                    if n % 10 == 0 {
+                        thread::sleep(Duration::from_micros(100));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(*total.lock(), 800);
+}

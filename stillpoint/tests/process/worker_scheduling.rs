@@ -1,0 +1,170 @@
+//! Workers are scheduled as the program, not as the thread that defers first.
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+use std::hint::spin_loop;
+use std::io;
+use std::process::id;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use rustix::process::{getpriority_process, setpriority_process};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use stillpoint::rcu;
+use support::child;
+use support::deadline::deadline;
+
+/// How a thread is scheduled.
+#[derive(Debug, PartialEq)]
+struct Scheduling {
+    cpus: usize,
+    policy: libc::c_long,
+    nice: i32,
+}
+
+fn main_thread() -> Option<Pid> {
+    Pid::from_raw(id() as i32)
+}
+
+fn scheduling(thread: Option<Pid>) -> Scheduling {
+    let number = thread.map_or(0, Pid::as_raw_pid);
+    Scheduling {
+        cpus: sched_getaffinity(thread).expect("the CPUs").count() as usize,
+        // SAFETY: no pointers.
+        policy: unsafe { libc::syscall(libc::SYS_sched_getscheduler, number) },
+        nice: getpriority_process(thread).expect("the nice value"),
+    }
+}
+
+/// Returns how the worker is scheduled.
+fn of_worker() -> Scheduling {
+    let (sender, receiver) = channel();
+    rcu::call(move || sender.send(scheduling(None)).expect("the test listens"));
+    receiver.recv().expect("the callback runs")
+}
+
+/// Binds a thread to one of its CPUs.
+fn bind(thread: Option<Pid>) {
+    let all = sched_getaffinity(thread).expect("the CPUs");
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).rfind(|&cpu| all.is_set(cpu)).expect("a CPU"));
+    sched_setaffinity(thread, &one).expect("an allowed CPU");
+}
+
+/// Gives the calling thread a real-time priority. Returns `false` if that is not permitted.
+fn be_real_time() -> bool {
+    let parameters: libc::c_int = 10;
+    // SAFETY: `struct sched_param` has one number, which outlives the call. (musl's function only returns an error.)
+    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &parameters) };
+    if result != 0 {
+        eprintln!("NOT CHECKED: real-time priorities: {}", io::Error::last_os_error());
+    }
+    result == 0
+}
+
+/// Makes calls fail in all threads from now on.
+fn deny<const N: usize>(calls: [i64; N]) {
+    let arch = ARCH.try_into().expect("syscall filters exist for this architecture");
+    let calls = BTreeMap::from(calls.map(|call| (call, vec![])));
+    let denied = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, denied, arch);
+    let program: BpfProgram = filter.expect("a filter").try_into().expect("the filter compiles");
+    seccompiler::apply_filter_all_threads(&program).expect("this host takes a syscall filter");
+}
+
+/// Runs `test` alone in a process, unless that has one CPU only.
+fn alone<T: Fn()>(name: T, test: impl FnOnce()) {
+    if !child::is_alone(name) {
+        return;
+    }
+    let _running = deadline();
+    if sched_getaffinity(None).expect("the CPUs").count() == 1 {
+        eprintln!("NOT CHECKED: the process may run on one CPU only");
+        return;
+    }
+    test();
+}
+
+#[test]
+fn worker_started_by_a_bound_thread_is_not_bound() {
+    alone(worker_started_by_a_bound_thread_is_not_bound, || {
+        bind(None);
+        assert_eq!(of_worker(), scheduling(main_thread()));
+    });
+}
+
+#[test]
+fn worker_of_a_program_with_a_bound_main_thread_is_not_bound() {
+    alone(worker_of_a_program_with_a_bound_main_thread_is_not_bound, || {
+        let before = scheduling(main_thread());
+        bind(main_thread());
+        bind(None);
+        assert_eq!(of_worker(), before);
+    });
+}
+
+#[test]
+fn worker_of_a_restricted_program_keeps_the_restriction() {
+    alone(worker_of_a_restricted_program_keeps_the_restriction, || {
+        let all = sched_getaffinity(None).expect("the CPUs");
+        if all.count() < 3 {
+            return eprintln!("NOT CHECKED: a restriction to some of two CPUs");
+        }
+        let mut some = all;
+        some.unset((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
+        sched_setaffinity(main_thread(), &some).expect("allowed CPUs");
+        assert_eq!(of_worker().cpus, some.count() as usize);
+    });
+}
+
+#[test]
+fn worker_started_by_a_real_time_thread_has_the_normal_policy() {
+    alone(worker_started_by_a_real_time_thread_has_the_normal_policy, || {
+        bind(None);
+        if be_real_time() {
+            assert_eq!(of_worker(), scheduling(main_thread()));
+        }
+    });
+}
+
+#[test]
+fn callback_of_a_polling_real_time_thread_runs_while_it_polls() {
+    static CALLED: AtomicBool = AtomicBool::new(false);
+    alone(callback_of_a_polling_real_time_thread_runs_while_it_polls, || {
+        bind(None);
+        if !be_real_time() {
+            return;
+        }
+        let begin = Instant::now();
+        rcu::call(|| CALLED.store(true, Release));
+        // Not for ever: nothing else runs on this CPU meanwhile.
+        while !CALLED.load(Acquire) && begin.elapsed() < Duration::from_secs(5) {
+            spin_loop();
+        }
+        assert!(CALLED.load(Acquire), "the worker does not run");
+    });
+}
+
+#[test]
+fn worker_has_the_nice_value_of_the_main_thread() {
+    alone(worker_has_the_nice_value_of_the_main_thread, || {
+        // A value that is lower than the thread's takes a privilege, this one does not.
+        let nice = getpriority_process(None).expect("the nice value") + 3;
+        setpriority_process(main_thread(), nice).expect("a higher value is allowed");
+        assert_eq!(of_worker().nice, nice.min(19));
+    });
+}
+
+#[test]
+fn worker_starts_where_its_scheduling_cannot_be_changed() {
+    alone(worker_starts_where_its_scheduling_cannot_be_changed, || {
+        bind(None);
+        let is_real_time = be_real_time();
+        deny([libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_setpriority]);
+        let policy = if is_real_time { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
+        let worker = of_worker();
+        assert_eq!((worker.cpus, worker.policy), (1, policy.into()));
+    });
+}

@@ -1,0 +1,132 @@
+//! The bound on memory for threads that exit, that retire in every way, and that are inside sections of two domains.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::Domain as _;
+use stillpoint::rcu::{DeferOptions, Limits, RcuDomain};
+use support::asleep::{sleeps, tid};
+use support::deadline::deadline;
+use support::owner::{LOCAL, section_elsewhere};
+use support::until::until;
+
+/// A value with a destructor.
+fn value() -> Box<[String; 1]> {
+    Box::new(["value".to_owned()])
+}
+
+#[test]
+fn short_lived_threads_stay_within_the_limit() {
+    stillpoint::domain! { struct Own; }
+    const LIMIT: u64 = 1 << 20;
+    const THREADS: u64 = 4;
+    let _running = deadline();
+    Own.set_limits(Limits { count: 1 << 20, bytes: LIMIT });
+    let leave = section_elsewhere::<Own>();
+    let stop = AtomicBool::new(false);
+    // Too little for a thread to do its bookkeeping.
+    let retire = || {
+        let _guard = Own::enter();
+        Own.retire_with(value(), DeferOptions::new().heap_bytes(60 << 10));
+    };
+    let most = thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    thread::spawn(retire).join().expect("the thread ends");
+                }
+            });
+        }
+        let mut stats = Own.stats();
+        until(|| {
+            stats = Own.stats();
+            stats.limit_waits >= THREADS || stats.queued_bytes > 4 * LIMIT
+        });
+        stop.store(true, Relaxed);
+        leave();
+        stats.queued_bytes
+    });
+    assert!(most <= 2 * LIMIT, "{most} bytes wait");
+}
+
+#[test]
+fn every_way_to_retire_stays_within_the_limit() {
+    stillpoint::domain! { struct Own; }
+    const LIMIT: u64 = 4096;
+    let _running = deadline();
+    Own.set_limits(Limits { count: LIMIT, bytes: 1 << 30 });
+    let stop = AtomicBool::new(false);
+    let outside: fn(DeferOptions) = |options| Own.retire_with(value(), options);
+    let inside = |options| {
+        let _guard = Own::enter();
+        (0..32).for_each(|_| Own.retire_with(value(), options));
+    };
+    let nested = |options| {
+        let _outer = Own::enter();
+        let _inner = Own::enter();
+        Own.retire_with(value(), options);
+    };
+    let repinned = |options| {
+        let mut guard = Own::enter();
+        for _ in 0..1000 {
+            Own.retire_with(value(), options);
+            guard.repin();
+        }
+    };
+    let most = thread::scope(|scope| {
+        let (stop, (started, start)) = (&stop, channel());
+        for retire in [outside, inside, nested, repinned] {
+            for options in [DeferOptions::new(), LOCAL, DeferOptions::new().lazy(), LOCAL.lazy()] {
+                let started = started.clone();
+                scope.spawn(move || {
+                    started.send(tid()).expect("the test listens");
+                    while !stop.load(Relaxed) {
+                        retire(options);
+                    }
+                });
+            }
+        }
+        let threads: Vec<_> = start.iter().take(16).collect();
+        let mut most = 0;
+        let mut sample = || {
+            let queued = Own.stats().queued;
+            most = queued.max(most);
+            queued
+        };
+        // A reader stalls until all writers sleep, a few times.
+        for _ in 0..20 {
+            let _guard = Own::enter();
+            until(|| sample() > 4 * LIMIT || threads.iter().all(|thread| sleeps(*thread)));
+        }
+        stop.store(true, Relaxed);
+        most
+    });
+    assert!(most <= 2 * LIMIT, "{most} values wait");
+}
+
+#[test]
+fn two_nested_domains_do_not_block_each_other() {
+    stillpoint::domain! { struct A; }
+    stillpoint::domain! { struct B; }
+    fn nested<Outer: RcuDomain, Inner: RcuDomain>(all: &Barrier) -> Duration {
+        Inner::INSTANCE.set_limits(Limits { count: 256, bytes: 1 << 20 });
+        let _outer = Outer::enter();
+        all.wait();
+        let inner = Inner::enter();
+        (0..1024).for_each(|_| Inner::INSTANCE.retire(value()));
+        let begin = Instant::now();
+        drop(inner);
+        begin.elapsed()
+    }
+    let _running = deadline();
+    let all = Barrier::new(2);
+    let waited = thread::scope(|scope| {
+        let other = scope.spawn(|| nested::<A, B>(&all));
+        nested::<B, A>(&all).max(other.join().expect("no panic"))
+    });
+    // Above the limits, a wait may take ten seconds.
+    assert!(waited < Duration::from_secs(5), "a thread waits for {waited:?}");
+}

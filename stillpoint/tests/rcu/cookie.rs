@@ -1,0 +1,544 @@
+//! Grace-period cookies: polled, waited for with and without a timeout, started, awaited.
+
+use std::collections::HashSet;
+use std::mem;
+use std::panic::catch_unwind;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Elapse, GracePeriod, Rcu, RcuDomain};
+use support::child;
+use support::deadline::deadline;
+use support::panics::message;
+use support::threads::deny_threads;
+use support::until::until;
+use support::waiting::waiting_synchronize;
+
+const INSIDE: &str = " inside a read-side critical section of the same domain";
+
+/// Counts its calls.
+#[derive(Debug, Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Release);
+    }
+}
+
+impl Count {
+    fn new() -> (Arc<Self>, Waker) {
+        let count = Arc::<Self>::default();
+        (count.clone(), count.into())
+    }
+
+    fn get(&self) -> usize {
+        self.0.load(Acquire)
+    }
+}
+
+fn poll(future: &mut (impl Future<Output = ()> + Unpin), waker: &Waker) -> Poll<()> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+/// A minimal executor, which polls only when it is woken.
+fn block_on(future: impl IntoFuture<Output = (), IntoFuture: Unpin>) {
+    struct Unpark(thread::Thread, AtomicBool);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.1.store(true, Release);
+            self.0.unpark();
+        }
+    }
+
+    let woken = Arc::new(Unpark(thread::current(), AtomicBool::new(false)));
+    let mut future = future.into_future();
+    while poll(&mut future, &woken.clone().into()).is_pending() {
+        while !woken.1.swap(false, Acquire) {
+            thread::park();
+        }
+    }
+}
+
+/// Runs `body` while another thread is inside a section, which ends when the sender is dropped.
+fn beside_a_section<D: RcuDomain>(body: impl FnOnce(Sender<()>)) {
+    let inside = &Barrier::new(2);
+    let (section, ended) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let guard = D::enter();
+            inside.wait();
+            let _ = ended.recv();
+            drop(guard);
+        });
+        inside.wait();
+        body(section);
+    });
+}
+
+/// All ways to wait.
+fn wait_modes<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
+    [
+        |period| period.wait(),
+        |period| period.wait_timeout(Duration::MAX).expect("the time is never up"),
+        |period| block_on(period),
+        |period| {
+            // Polled with another waker before.
+            let mut future = period.into_future();
+            let _ = poll(&mut future, Waker::noop());
+            block_on(future);
+        },
+        |period| while period.wait_timeout(Duration::from_micros(20)).is_err() {},
+    ]
+}
+
+#[test]
+fn cookie_elapses_only_after_open_sections_end() {
+    stillpoint::domain! { struct Own; }
+    fn period() -> GracePeriod<Own> {
+        GracePeriod::now_in(Own)
+    }
+    let _running = deadline();
+    let guard = Own::enter();
+    let readers = period();
+    assert!(!readers.is_elapsed());
+    let writer = waiting_synchronize::<Own>();
+    assert!(!readers.is_elapsed());
+    let late = period();
+    drop(guard);
+    writer.join().expect("the grace period ends");
+    assert!(readers.is_elapsed());
+    // The writer's grace period had begun before.
+    assert!(!late.is_elapsed());
+    Own.synchronize();
+    assert!(late.is_elapsed());
+}
+
+#[test]
+fn taking_a_cookie_starts_no_grace_period() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let readers = GracePeriod::now_in(Own);
+    assert!(!readers.is_elapsed());
+    assert_eq!(Own.stats().grace_periods, 0);
+    readers.wait();
+    assert!(readers.is_elapsed());
+    assert_eq!(Own.stats().grace_periods, 1);
+    wait_modes().iter().for_each(|wait| wait(readers));
+    assert_eq!(readers.wait_timeout(Duration::ZERO), Ok(()));
+    assert_eq!(Own.stats().grace_periods, 1);
+}
+
+#[test]
+fn started_cookie_elapses_without_a_waiter() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    for round in 1..=100 {
+        let guard = Own::enter();
+        let readers = GracePeriod::start_in(Own);
+        until(|| Own.stats().sleeps == round);
+        assert!(!readers.is_elapsed());
+        drop(guard);
+        until(|| readers.is_elapsed());
+    }
+    let readers = GracePeriod::start();
+    until(|| readers.is_elapsed());
+}
+
+#[test]
+fn started_cookies_share_grace_periods() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let guard = Own::enter();
+    let first = GracePeriod::start_in(Own);
+    until(|| Own.stats().sleeps == 1);
+    let others: Vec<_> = (0..1000).map(|_| GracePeriod::start_in(Own)).collect();
+    assert!(others.iter().all(|other| *other > first));
+    drop(guard);
+    until(|| others.iter().all(|other| other.is_elapsed()));
+    assert_eq!(Own.stats().grace_periods, 2);
+    // A superfluous grace period of the poller would come before this one.
+    let last = GracePeriod::start_in(Own);
+    until(|| last.is_elapsed());
+    assert_eq!(Own.stats().grace_periods, 3);
+}
+
+#[test]
+fn cookies_are_small_and_ordered_by_elapse() {
+    stillpoint::domain! { struct Own; }
+    fn plain<T: Copy + Ord + std::hash::Hash + std::fmt::Debug + Send + Sync + Unpin + 'static>(_: T) {}
+    fn future<T: Future<Output = ()> + Send + Sync + Unpin + 'static>(_: T) {}
+    let _running = deadline();
+    let (a, b) = (GracePeriod::now_in(Own), GracePeriod::now_in(Own));
+    Own.synchronize();
+    let c = GracePeriod::now_in(Own);
+    assert!(a == b && a < c && c.max(a) == c);
+    assert_eq!(HashSet::from([a, b, c]).len(), 2);
+    // With an audit ticket it is twice as large.
+    assert!(size_of_val(&a) <= 16);
+    assert!(format!("{a:?}").starts_with("GracePeriod"));
+    plain(a);
+    future(a.into_future());
+}
+
+#[test]
+fn wait_timeout_ends_at_timeout_or_with_the_sections() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let guard = Own::enter();
+    let readers = GracePeriod::now_in(Own);
+    thread::scope(|scope| {
+        let waits = |timeout| scope.spawn(move || (readers.wait_timeout(timeout), Instant::now()));
+        let start = Instant::now();
+        let join = |waiter: thread::ScopedJoinHandle<'_, _>| waiter.join().expect("no panic");
+        for timeout in [Duration::ZERO, Duration::from_millis(5), Duration::from_millis(20)] {
+            let (result, end) = join(waits(timeout));
+            let error = result.expect_err("a section is open");
+            assert_eq!(error.to_string(), "timed out waiting for a grace period");
+            assert!(end - start >= timeout);
+        }
+        let patient = [Duration::from_secs(3600), Duration::MAX].map(waits);
+        assert!(!readers.is_elapsed());
+        drop(guard);
+        assert!(patient.into_iter().all(|waiter| join(waiter).0.is_ok()));
+    });
+    assert!(readers.is_elapsed());
+}
+
+#[test]
+fn timed_wait_keeps_the_unpark_token() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let guard = Own::enter();
+    let readers = GracePeriod::now_in(Own);
+    thread::scope(|scope| {
+        let parks = scope.spawn(|| {
+            // A token for the program's own `park`.
+            thread::current().unpark();
+            readers.wait_timeout(Duration::from_millis(5)).expect_err("a section is open");
+            thread::park();
+        });
+        parks.join().expect("no panic");
+        let parks = scope.spawn(|| {
+            thread::current().unpark();
+            readers.wait_timeout(Duration::MAX).expect("the time is never up");
+            thread::park();
+        });
+        until(|| Own.stats().sleeps != 0);
+        drop(guard);
+        parks.join().expect("no panic");
+    });
+}
+
+#[test]
+fn waiting_inside_a_section_panics_in_every_form() {
+    stillpoint::domain! { struct Own; }
+    stillpoint::domain! { struct Other; }
+    let _running = deadline();
+    let elapsed = GracePeriod::now_in(Own);
+    Own.synchronize();
+    let guard = Own::enter();
+    for readers in [elapsed, GracePeriod::now_in(Own), GracePeriod::start_in(Own)] {
+        for wait in wait_modes() {
+            let panic = catch_unwind(|| wait(readers)).expect_err("it would wait for itself");
+            assert!(message(&*panic).contains(INSIDE), "{}", message(&*panic));
+        }
+        wait_modes().iter().for_each(|wait| wait(GracePeriod::now_in(Other)));
+    }
+    drop(guard);
+    wait_modes().iter().for_each(|wait| wait(GracePeriod::now_in(Own)));
+}
+
+#[test]
+fn cookie_does_not_elapse_after_exit_inside_a_section() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let elapsed = GracePeriod::now_in(Own);
+    Own.synchronize();
+    thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
+    let started = GracePeriod::start_in(Own);
+    until(|| Own.stats().sleeps == 1);
+    assert!(started.wait_timeout(Duration::from_millis(20)).is_err());
+    assert!(!started.is_elapsed());
+    wait_modes().iter().for_each(|wait| wait(elapsed));
+}
+
+#[test]
+fn futures_share_grace_periods() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    beside_a_section::<Own>(|section| {
+        let (count, waker) = Count::new();
+        let mut futures: Vec<_> = (0..1000).map(|_| GracePeriod::now_in(Own).into_future()).collect();
+        assert!(futures.iter_mut().all(|future| poll(future, &waker).is_pending()));
+        assert_eq!(count.get(), 0);
+        drop(section);
+        until(|| count.get() == 1000);
+        assert!(futures.iter_mut().all(|future| poll(future, &waker).is_ready()));
+    });
+    assert!(Own.stats().grace_periods <= 2, "{:?}", Own.stats());
+}
+
+#[test]
+fn late_polled_future_is_woken_by_its_own_grace_period() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    beside_a_section::<Own>(|first_section| {
+        let early = GracePeriod::now_in(Own);
+        let writer = waiting_synchronize::<Own>();
+        let late = GracePeriod::now_in(Own);
+        assert!(early < late);
+        let ((of_early, early_waker), (of_late, late_waker)) = (Count::new(), Count::new());
+        let (mut early, mut late) = (early.into_future(), late.into_future());
+        // The poller waits for the later cookie before the earlier one is polled.
+        assert!(poll(&mut late, &late_waker).is_pending());
+        until(|| Own.stats().callers == 2);
+        assert!(poll(&mut early, &early_waker).is_pending());
+        beside_a_section::<Own>(|second_section| {
+            drop(first_section);
+            writer.join().expect("the grace period ends");
+            until(|| of_early.get() == 1);
+            assert_eq!(of_late.get(), 0);
+            drop(second_section);
+        });
+        until(|| of_late.get() == 1);
+        assert_eq!(of_early.get(), 1);
+        assert!(poll(&mut early, &early_waker).is_ready() && poll(&mut late, &late_waker).is_ready());
+    });
+}
+
+#[test]
+fn only_the_waker_of_the_last_poll_is_called() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    beside_a_section::<Own>(|section| {
+        let (first, waker) = Count::new();
+        let mut future = GracePeriod::now_in(Own).into_future();
+        assert!(poll(&mut future, &waker).is_pending());
+        drop(waker);
+        assert_eq!(Arc::strong_count(&first), 2);
+        let (second, waker) = Count::new();
+        for _ in 0..3 {
+            assert!(poll(&mut future, &waker).is_pending());
+        }
+        assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 3));
+        drop(section);
+        until(|| second.get() == 1);
+        assert_eq!(first.get(), 0);
+        assert!(poll(&mut future, &waker).is_ready());
+        assert!(poll(&mut future, &waker).is_ready());
+    });
+}
+
+#[test]
+fn dropped_future_leaves_no_waker_behind() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    beside_a_section::<Own>(|section| {
+        let ((dropped, of_dropped), (kept, of_kept)) = (Count::new(), Count::new());
+        let readers = GracePeriod::now_in(Own);
+        let mut keep: Vec<Elapse<Own>> = Vec::new();
+        for round in 0..1000 {
+            let mut futures = [(); 5].map(|()| readers.into_future());
+            assert!(futures.iter_mut().all(|future| poll(future, &of_dropped).is_pending()));
+            if round % 10 == 0 {
+                let [a, _, b, ..] = &mut futures;
+                assert!([a, b].into_iter().all(|future| poll(future, &of_kept).is_pending()));
+                let [a, _, b, ..] = futures;
+                keep.extend([a, b]);
+            }
+        }
+        assert_eq!(Arc::strong_count(&dropped), 2);
+        assert_eq!(Arc::strong_count(&kept), 2 + keep.len());
+        drop(section);
+        until(|| kept.get() == keep.len());
+        assert_eq!(dropped.get(), 0);
+        assert!(keep.iter_mut().all(|future| poll(future, &of_kept).is_ready()));
+    });
+    // A cancelled future does not disturb the next one.
+    let mut future = GracePeriod::now_in(Own).into_future();
+    let _ = poll(&mut future, Waker::noop());
+    drop(future);
+    block_on(GracePeriod::now_in(Own));
+}
+
+#[test]
+fn panicking_waker_does_not_stop_other_wakers() {
+    stillpoint::domain! { struct Own; }
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    let _running = deadline();
+    beside_a_section::<Own>(|section| {
+        let (count, counts) = Count::new();
+        let panics = Arc::new(Panics).into();
+        let mut futures = [&counts, &panics, &counts, &panics, &counts].map(|waker| {
+            let mut future = GracePeriod::now_in(Own).into_future();
+            assert!(poll(&mut future, waker).is_pending());
+            future
+        });
+        drop(section);
+        until(|| count.get() == 3);
+        assert!(futures.iter_mut().all(|future| poll(future, &counts).is_ready()));
+    });
+    block_on(GracePeriod::now_in(Own));
+}
+
+#[test]
+fn waker_may_use_cookies() {
+    stillpoint::domain! { struct Own; }
+    static DONE: AtomicBool = AtomicBool::new(false);
+    struct Uses;
+    impl Wake for Uses {
+        fn wake(self: Arc<Self>) {
+            GracePeriod::now_in(Own).wait();
+            let _ = poll(&mut GracePeriod::now_in(Own).into_future(), Waker::noop());
+            let started = GracePeriod::start_in(Own);
+            drop(Own::enter());
+            started.wait();
+            DONE.store(true, Release);
+        }
+    }
+    let _running = deadline();
+    beside_a_section::<Own>(|section| {
+        let mut future = GracePeriod::now_in(Own).into_future();
+        assert!(poll(&mut future, &Arc::new(Uses).into()).is_pending());
+        drop(section);
+        until(|| DONE.load(Acquire));
+    });
+}
+
+#[test]
+fn mixed_waiters_lose_no_wake_up() {
+    stillpoint::domain! { struct Own; }
+    const WAITERS: usize = 32;
+    const ROUNDS: usize = 100;
+    let _running = deadline();
+    let value = Rcu::new_in(0, Own);
+    let (stop, start) = (AtomicBool::new(false), Barrier::new(WAITERS));
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..WAITERS)
+            .map(|waiter| {
+                let (value, start) = (&value, &start);
+                scope.spawn(move || {
+                    let wait_modes = wait_modes();
+                    start.wait();
+                    for round in 0..ROUNDS {
+                        let old = value.replace(round);
+                        match (waiter + round) % (wait_modes.len() + 2) {
+                            0 => Own.synchronize(),
+                            1 => {
+                                let started = GracePeriod::start_in(Own);
+                                until(|| started.is_elapsed());
+                            }
+                            other => wait_modes[other - 2](GracePeriod::now_in(Own)),
+                        }
+                        drop(old);
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                let guard = Own::enter();
+                assert!(*value.load(&guard) < ROUNDS);
+                drop(guard);
+            }
+        });
+        let panics: Vec<_> = waiters.into_iter().filter_map(|waiter| waiter.join().err()).collect();
+        stop.store(true, Relaxed);
+        assert!(panics.is_empty());
+    });
+}
+
+#[test]
+fn grace_periods_are_awaited_on_tokio() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    let value: &'static Rcu<usize, Own> = Box::leak(Box::new(Rcu::new_in(0, Own)));
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..64)
+            .map(|task| {
+                tokio::spawn(async move {
+                    for round in 0..50 {
+                        assert!(*value.load(&Own::enter()) < 50);
+                        let old = value.replace(round);
+                        match (task + round) % 3 {
+                            0 => GracePeriod::now_in(Own).await,
+                            1 => GracePeriod::start_in(Own).await,
+                            _ => {
+                                let readers = GracePeriod::now_in(Own);
+                                tokio::join!(readers.into_future(), readers.into_future());
+                                tokio::select! {
+                                    () = readers.into_future() => {}
+                                    () = GracePeriod::now_in(Own).into_future() => {}
+                                }
+                            }
+                        }
+                        drop(old);
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+    });
+    beside_a_section::<Own>(|section| {
+        runtime.block_on(async {
+            let readers = GracePeriod::now_in(Own);
+            let timeout = Duration::from_millis(5);
+            tokio::time::timeout(timeout, readers).await.expect_err("a section is open");
+            drop(section);
+            readers.await;
+        });
+    });
+}
+
+#[test]
+fn futures_wait_in_place_if_no_thread_can_start() {
+    if child::variant().is_none() {
+        let test = futures_wait_in_place_if_no_thread_can_start;
+        return child::run(test, "no threads", None);
+    }
+    stillpoint::domain! { struct Own; }
+    const TASKS: usize = 4;
+    let _running = deadline();
+    let (denied, done) = (Barrier::new(TASKS + 2), Barrier::new(TASKS + 1));
+    thread::scope(|scope| {
+        for _ in 0..TASKS {
+            scope.spawn(|| {
+                denied.wait();
+                for _ in 0..100 {
+                    wait_modes().iter().for_each(|wait| wait(GracePeriod::now_in(Own)));
+                }
+                done.wait();
+            });
+        }
+        scope.spawn(|| {
+            denied.wait();
+            for _ in 0..1000 {
+                drop(Own::enter());
+            }
+        });
+        deny_threads();
+        denied.wait();
+        done.wait();
+    });
+    // Without a poller the grace period does not start; a later wait leads it.
+    let started = GracePeriod::start_in(Own);
+    assert!(!started.is_elapsed());
+    assert_eq!(started.wait_timeout(Duration::ZERO), Ok(()));
+}

@@ -1,0 +1,309 @@
+//! Grace periods and their callers.
+
+use std::panic::catch_unwind;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::thread;
+
+use stillpoint::Domain as _;
+use stillpoint::rcu::Rcu;
+use support::deadline::deadline;
+use support::panics::message;
+use support::waiting::waiting_synchronize;
+
+#[test]
+fn synchronize_inside_its_own_section_panics() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let guard = Own::enter();
+    let panic = catch_unwind(|| Own.synchronize()).expect_err("it would wait for itself");
+    assert!(
+        message(&*panic).starts_with("synchronize() inside a read-side critical section of the same domain")
+    );
+    let retired = Rcu::new_in(1, Own).replace(2);
+    let panic = catch_unwind(|| retired.wait()).expect_err("it would wait for itself");
+    assert!(
+        message(&*panic)
+            .starts_with("Retired::wait() inside a read-side critical section of the same domain")
+    );
+    drop(guard);
+    Own.synchronize();
+}
+
+#[test]
+fn synchronize_inside_a_section_of_another_domain_works() {
+    stillpoint::domain! { struct Own; }
+    stillpoint::domain! { struct Other; }
+    let _running = deadline();
+    let guard = Other::enter();
+    Own.synchronize();
+    drop(guard);
+}
+
+#[test]
+fn grace_period_without_readers_issues_no_heavy_fence() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    Own.synchronize();
+    assert_eq!((Own.stats().grace_periods, Own.stats().heavy_fences), (1, 0));
+    // The caller alone does not count as a reader.
+    drop(Own::enter());
+    Own.synchronize();
+    assert_eq!((Own.stats().grace_periods, Own.stats().heavy_fences), (2, 0));
+}
+
+#[test]
+fn sleeping_grace_period_is_woken_once() {
+    stillpoint::domain! { struct Own; }
+    const READERS: usize = 4;
+    let _running = deadline();
+    let (inside, leave) = (Barrier::new(READERS + 1), Barrier::new(READERS + 1));
+    thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                let guard = Own::enter();
+                inside.wait();
+                leave.wait();
+                drop(guard);
+            });
+        }
+        inside.wait();
+        let writer = waiting_synchronize::<Own>();
+        leave.wait();
+        writer.join().expect("the grace period ends");
+    });
+    let stats = Own.stats();
+    assert_eq!((stats.grace_periods, stats.sleeps, stats.heavy_fences), (1, 1, 2));
+    assert!(stats.wakeups <= 1, "{stats:?}");
+}
+
+#[test]
+fn later_sections_do_not_delay_a_grace_period() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let first = Own::enter();
+    let writer = waiting_synchronize::<Own>();
+    let (entered, done) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = Own::enter();
+            entered.wait();
+            done.wait();
+            drop(guard);
+        });
+        entered.wait();
+        drop(first);
+        writer.join().expect("the grace period ends before the later section");
+        done.wait();
+    });
+}
+
+#[test]
+fn grace_periods_end_beside_overlapping_sections() {
+    stillpoint::domain! { struct Own; }
+    const READERS: u64 = 3;
+    let _running = deadline();
+    let stop = AtomicBool::new(false);
+    let entries = AtomicU64::new(0);
+    let reached = |count| {
+        while entries.load(Acquire) < count && !stop.load(Relaxed) {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        for own in 0..READERS {
+            let (stop, entries) = (&stop, &entries);
+            scope.spawn(move || {
+                // A relay: a reader leaves only after the next one has entered.
+                for entry in (own..).step_by(READERS as usize).take_while(|_| !stop.load(Relaxed)) {
+                    reached(entry);
+                    let guard = Own::enter();
+                    entries.fetch_max(entry + 1, Release);
+                    reached(entry + 2);
+                    drop(guard);
+                }
+            });
+        }
+        reached(1);
+        for _ in 0..200 {
+            Own.synchronize();
+        }
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(Own.stats().grace_periods, 200);
+}
+
+#[test]
+fn concurrent_callers_share_grace_periods() {
+    stillpoint::domain! { struct Own; }
+    const CALLERS: u64 = 32;
+    const ROUNDS: u64 = 50;
+    let _running = deadline();
+    let start = Barrier::new(CALLERS as usize);
+    thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            scope.spawn(|| {
+                drop(Own::enter());
+                start.wait();
+                for _ in 0..ROUNDS {
+                    Own.synchronize();
+                }
+            });
+        }
+    });
+    let stats = Own.stats();
+    assert_eq!(stats.callers, CALLERS * ROUNDS);
+    assert!(stats.grace_periods <= stats.callers, "{stats:?}");
+}
+
+#[test]
+fn callers_during_a_grace_period_share_the_next_one() {
+    stillpoint::domain! { struct Own; }
+    const CALLERS: u64 = 31;
+    let _running = deadline();
+    let guard = Own::enter();
+    let first = waiting_synchronize::<Own>();
+    let others: Vec<_> = (0..CALLERS).map(|_| thread::spawn(|| Own.synchronize())).collect();
+    // Callers are counted after they have taken their snapshots.
+    while Own.stats().callers < 1 + CALLERS {
+        thread::yield_now();
+    }
+    assert_eq!(Own.stats().grace_periods, 0);
+    assert!(others.iter().all(|other| !other.is_finished()));
+    drop(guard);
+    first.join().expect("the grace period ends");
+    for other in others {
+        other.join().expect("the grace period ends");
+    }
+    assert_eq!(Own.stats().grace_periods, 2);
+}
+
+#[test]
+fn writes_before_synchronize_are_visible_after_it() {
+    stillpoint::domain! { struct Own; }
+    const CALLERS: usize = 32;
+    const ROUNDS: u64 = 200;
+    // Relaxed, all of them: only the grace period orders the first store before the second.
+    static WRITTEN: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
+    static RETURNED: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
+    let _running = deadline();
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..CALLERS)
+            .map(|caller| {
+                scope.spawn(move || {
+                    for round in 1..=ROUNDS {
+                        WRITTEN[caller].store(round, Relaxed);
+                        Own.synchronize();
+                        RETURNED[caller].store(round, Relaxed);
+                    }
+                })
+            })
+            .collect();
+        Own::register();
+        while !writers.iter().all(|writer| writer.is_finished()) {
+            for (written, returned) in WRITTEN.iter().zip(&RETURNED) {
+                let returned = returned.load(Relaxed);
+                let guard = Own::enter();
+                let written = written.load(Relaxed);
+                drop(guard);
+                assert!(written >= returned, "{written} < {returned}");
+            }
+        }
+    });
+}
+
+#[test]
+fn several_domains_at_once_do_not_deadlock() {
+    stillpoint::domain! { struct One; }
+    stillpoint::domain! { struct Two; }
+    let _running = deadline();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            // All threads nest the domains in the same order: One outside Two.
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    let guard = One::enter();
+                    Two.synchronize();
+                    drop(guard);
+                    One.synchronize();
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..50_000 {
+                    let outer = One::enter();
+                    let inner = Two::enter();
+                    drop((outer, inner));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn grace_period_skips_idle_threads_until_they_read() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let visited = || {
+        let before = Own.stats();
+        Own.synchronize();
+        assert_eq!(Own.stats().grace_periods, before.grace_periods + 1);
+        Own.stats().scanned - before.scanned
+    };
+    let step = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Does nothing in a thread that is not registered.
+            Own::hint_idle();
+            drop(Own::enter());
+            step.wait();
+            step.wait();
+            Own::hint_idle();
+            step.wait();
+            step.wait();
+            let guard = Own::enter();
+            // Does nothing inside a section.
+            Own::hint_idle();
+            assert!(Own::in_read_section());
+            drop(guard);
+            step.wait();
+            step.wait();
+            Own::hint_idle();
+            Own::hint_idle();
+            step.wait();
+        });
+        for expected in [1, 0, 1] {
+            step.wait();
+            assert_eq!(visited(), expected);
+            step.wait();
+        }
+        step.wait();
+        assert_eq!(visited(), 0);
+    });
+}
+
+#[test]
+fn grace_period_skips_readers_of_threads_that_have_exited() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let all = Barrier::new(100);
+    thread::scope(|scope| {
+        let threads = [(); 100].map(|()| {
+            scope.spawn(|| {
+                (0..1000).for_each(|_| drop(Own::enter()));
+                all.wait();
+            })
+        });
+        // The scope does not wait for destructors of thread-local variables; this does.
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    });
+    // A thread that is registered, so that a grace period scans.
+    Own::register();
+    let others = thread::spawn(|| {
+        Own.synchronize();
+        Own.stats()
+    });
+    let stats = others.join().expect("no panic");
+    assert_eq!((stats.readers, stats.grace_periods, stats.scanned), (100, 1, 1));
+}

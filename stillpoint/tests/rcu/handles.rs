@@ -1,0 +1,576 @@
+//! Handles on published values: exchanges, empty pointers, values without a size, references that bring their section,
+//! and the future of a retired value.
+
+use std::fmt::{Debug, Display};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use stillpoint::rcu::{GracePeriod, OwnedRef, Rcu, RcuOption, Ref, Retired};
+use stillpoint::{Domain, EnterSection, qsbr, srcu};
+use support::deadline::deadline;
+use support::panics::message;
+use support::tracked::Tracked;
+
+stillpoint::domain! { struct Threads; }
+qsbr::domain! { struct Reporting; }
+
+/// A domain of each kind, as a test uses it.
+trait Flavour: Domain {
+    fn make() -> Self;
+    fn within<R>(&self, f: impl FnOnce(&Self::Section) -> R) -> R;
+}
+
+impl Flavour for Threads {
+    fn make() -> Self {
+        Self
+    }
+
+    fn within<R>(&self, f: impl FnOnce(&Self::Section) -> R) -> R {
+        f(&Self::enter())
+    }
+}
+
+impl Flavour for Reporting {
+    fn make() -> Self {
+        Self
+    }
+
+    fn within<R>(&self, f: impl FnOnce(&Self::Section) -> R) -> R {
+        f(&Self::register())
+    }
+}
+
+impl Flavour for srcu::Domain {
+    fn make() -> Self {
+        Self::new()
+    }
+
+    fn within<R>(&self, f: impl FnOnce(&Self::Section) -> R) -> R {
+        f(&self.enter())
+    }
+}
+
+/// Calls a generic test for each flavour.
+macro_rules! each_flavour {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            let _running = deadline();
+            each::$name::<Threads>();
+            each::$name::<Reporting>();
+            each::$name::<srcu::Domain>();
+        }
+    )*};
+}
+
+each_flavour! {
+    exchange_compares_identity_not_contents
+    concurrent_exchanges_are_all_counted
+    concurrent_updates_with_a_guard_are_all_counted
+    empty_pointer_is_filled_by_one_of_the_writers
+    values_without_a_size_are_dropped_once
+    values_are_dropped_once_however_they_are_disposed_of
+    panicking_destructors_lose_no_other_value
+    concurrent_futures_give_each_value_once
+    taking_before_the_readers_have_left_returns_the_value_later
+}
+
+fn counter() -> &'static AtomicUsize {
+    Box::leak(Box::default())
+}
+
+/// Wakes a thread of [`block_on`].
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Prints what it is, and counts its drop.
+struct Named(&'static str, #[expect(dead_code, reason = "for its drop")] Tracked);
+
+impl Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+/// Counts its drop, and panics.
+struct Bomb(&'static AtomicUsize);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Release);
+        panic!("a destructor fails");
+    }
+}
+
+mod each {
+    use super::*;
+
+    pub fn exchange_compares_identity_not_contents<F: Flavour>() {
+        let name = Rcu::new_in(String::from("a"), F::make());
+        let equal = String::from("a");
+        name.domain().clone().within(|section| {
+            let seen = name.load(section);
+            let new = Box::new(String::from("b"));
+            let address: *const String = &*new;
+            let failed = name.compare_exchange(section, &equal, new).unwrap_err();
+            assert!(std::ptr::eq(failed.current, seen));
+            assert!(std::ptr::eq(&*failed.new, address));
+            assert_eq!(failed.to_string(), "another value is published than expected");
+
+            let old = name.compare_exchange(section, seen, failed.new).unwrap();
+            assert!(std::ptr::eq(&*old, seen));
+            assert_eq!(name.load(section), "b");
+            assert!(name.compare_exchange(section, seen, Box::new(String::from("c"))).is_err());
+            // The retired value is not the published one, either.
+            assert!(name.compare_exchange(section, &old, Box::new(String::from("d"))).is_err());
+        });
+        assert_eq!(name.into_inner(), "b");
+    }
+
+    const THREADS: u64 = 4;
+    const UPDATES: u64 = 1000;
+
+    /// Returns the value, 0 at first, after each of `THREADS` threads has called `change` `UPDATES` times.
+    fn changed_by_threads<F: Flavour>(change: impl Fn(&Rcu<u64, F>, &F::Section) + Sync) -> u64 {
+        let sum = Rcu::new_in(0, F::make());
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..UPDATES {
+                        sum.domain().within(|section| change(&sum, section));
+                    }
+                });
+            }
+        });
+        sum.into_inner()
+    }
+
+    pub fn concurrent_exchanges_are_all_counted<F: Flavour>() {
+        let sum = changed_by_threads::<F>(|sum, section| {
+            let mut seen = sum.load(section);
+            let mut new = Box::new(0);
+            loop {
+                *new = seen + 1;
+                match sum.compare_exchange(section, seen, new) {
+                    Ok(old) => break assert_eq!(*old, *seen),
+                    Err(failed) => (seen, new) = (failed.current, failed.new),
+                }
+            }
+        });
+        assert_eq!(sum, THREADS * UPDATES);
+    }
+
+    pub fn concurrent_updates_with_a_guard_are_all_counted<F: Flavour>() {
+        let sum = changed_by_threads::<F>(|sum, section| {
+            drop(sum.update_with(section, |sum| sum + 1));
+            drop(sum.modify_with(section, |sum| *sum += 1));
+        });
+        assert_eq!(sum, 2 * THREADS * UPDATES);
+    }
+
+    pub fn empty_pointer_is_filled_by_one_of_the_writers<F: Flavour>() {
+        let drops = counter();
+        let slot = RcuOption::empty_in(F::make());
+        // Returns the value if another one is published.
+        let fill = || {
+            slot.domain().within(|section| {
+                let failed = slot.compare_exchange(section, None, Some(Box::new(Tracked(drops)))).err()?;
+                assert_eq!(failed.current.unwrap().0.load(Acquire), 0);
+                failed.new
+            })
+        };
+        let left: Vec<_> = thread::scope(|scope| {
+            let writers = [(); 4].map(|()| scope.spawn(fill));
+            writers.into_iter().filter_map(|writer| writer.join().expect("the writer ends")).collect()
+        });
+        assert_eq!((left.len(), drops.load(Acquire)), (3, 0));
+        drop(left);
+        assert_eq!(drops.swap(0, AcqRel), 3);
+
+        slot.domain().within(|section| assert!(slot.load(section).is_some()));
+        drop(slot.take().unwrap().wait());
+        assert_eq!(drops.load(Acquire), 1);
+        assert!(slot.take().is_none());
+        slot.domain().within(|section| {
+            assert!(slot.load(section).is_none());
+            let old = slot.update_with(section, |old| {
+                assert!(old.is_none());
+                Some(Tracked(drops))
+            });
+            assert!(old.is_none());
+            assert!(slot.update_with(section, |_| None).is_some());
+        });
+        slot.domain().barrier();
+        assert_eq!(drops.load(Acquire), 2);
+
+        let mut slot = slot;
+        assert!(slot.get_mut().is_none());
+        slot.replace(Some(Tracked(drops)));
+        assert!(slot.get_mut().is_some());
+        assert_eq!(slot.into_inner().map(drop), Some(()));
+        assert_eq!(drops.load(Acquire), 3);
+    }
+
+    pub fn values_without_a_size_are_dropped_once<F: Flavour>() {
+        let drops = counter();
+        let named = |name| -> Box<dyn Display + Send + Sync> { Box::new(Named(name, Tracked(drops))) };
+        let text = |value: &dyn Display| value.to_string();
+        let value = Rcu::from_box_in(named("a"), F::make());
+        value.domain().clone().within(|section| {
+            let seen = value.load(section);
+            assert_eq!(text(&seen), "a");
+            let old = value.compare_exchange(section, seen, named("b")).unwrap();
+            assert_eq!(text(&&*old), "a");
+            assert!(value.compare_exchange(section, seen, named("c")).is_err());
+        });
+        value.domain().barrier();
+        // The first one, and the one that was not published.
+        assert_eq!(drops.load(Acquire), 2);
+        let old = value.swap(named("d")).wait_boxed();
+        assert_eq!(text(&old), "b");
+        drop(old);
+        assert_eq!(text(&block_on(value.swap(named("e")).start().boxed())), "d");
+        assert_eq!(drops.load(Acquire), 4);
+        assert_eq!(text(&value.into_box()), "e");
+        assert_eq!(drops.load(Acquire), 5);
+
+        // A slice, a string, and empty ones.
+        let items = |len| (0..len).map(|_| Tracked(drops)).collect::<Box<[_]>>();
+        let mut slice = Rcu::from_box_in(items(3), F::make());
+        assert_eq!(slice.get_mut().len(), 3);
+        drop(slice.swap(items(0)));
+        slice.domain().barrier();
+        assert_eq!(drops.load(Acquire), 8);
+        slice.domain().clone().within(|section| assert_eq!(slice.load(section).len(), 0));
+        drop(slice.swap(items(2)));
+        drop(slice);
+        assert_eq!(drops.load(Acquire), 10);
+
+        let string: RcuOption<str, F> = RcuOption::empty_in(F::make());
+        assert!(string.swap(Some("old".into())).is_none());
+        assert_eq!(&*string.swap(Some("".into())).unwrap(), "old");
+        assert_eq!(string.into_box().as_deref(), Some(""));
+    }
+
+    pub fn values_are_dropped_once_however_they_are_disposed_of<F: Flavour>() {
+        let drops = counter();
+        let fresh = || Tracked(drops);
+        let dropped = || drops.load(Acquire);
+        let value = Rcu::new_in(fresh(), F::make());
+        let wait = || value.domain().barrier();
+
+        drop(block_on(value.replace(fresh()).into_future()));
+        assert_eq!(dropped(), 1);
+
+        // Futures that are dropped before and after they are polled.
+        drop(value.replace(fresh()).into_future());
+        drop(value.replace(fresh()).start());
+        wait();
+        assert_eq!(dropped(), 3);
+        let mut polled = value.replace(fresh()).into_future();
+        let first = poll_once(&mut polled);
+        drop((polled, first));
+        wait();
+        assert_eq!(dropped(), 4);
+
+        let mut finished = value.replace(fresh()).into_future();
+        drop(block_on(&mut finished));
+        assert_eq!(dropped(), 5);
+        let again = catch_unwind(AssertUnwindSafe(|| drop(poll_once(&mut finished))));
+        assert_eq!(message(&*again.unwrap_err()), "the value has been returned already");
+        drop(finished);
+
+        // A future that is dropped when it could return the value.
+        let elapsed = value.replace(fresh()).start();
+        value.domain().synchronize();
+        assert!(elapsed.is_elapsed());
+        drop(elapsed);
+        wait();
+        assert_eq!(dropped(), 6);
+
+        // One that is dropped unpublished, and one that is not even made.
+        let panic =
+            || drop(value.domain().within(|section| value.update_with(section, |_| panic!("no value"))));
+        assert!(catch_unwind(AssertUnwindSafe(panic)).is_err());
+        let exchange = || {
+            value.domain().within(|section| {
+                drop(value.compare_exchange(section, &Tracked(counter()), Box::new(fresh())).unwrap_err());
+            });
+        };
+        exchange();
+        assert_eq!(dropped(), 7);
+        drop(value);
+        assert_eq!(dropped(), 8);
+    }
+
+    pub fn panicking_destructors_lose_no_other_value<F: Flavour>() {
+        let drops = counter();
+        let bomb = || -> Box<dyn Send + Sync> { Box::new(Bomb(drops)) };
+        let panics = |f: &mut dyn FnMut()| {
+            let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
+            assert_eq!(message(&*payload), "a destructor fails");
+        };
+        let value = Rcu::from_box_in(bomb(), F::make());
+        // In the worker.
+        drop(value.swap(bomb()));
+        value.domain().barrier();
+        assert_eq!(drops.load(Acquire), 1);
+        // In the caller.
+        panics(&mut || drop(value.swap(bomb()).wait_boxed()));
+        panics(&mut || drop(block_on(value.swap(bomb()).start().boxed())));
+        panics(&mut || {
+            value.domain().within(|section| {
+                let failed = value.compare_exchange(section, &(), bomb());
+                drop(failed.map(drop).map_err(|failed| failed.new));
+            });
+        });
+        assert_eq!(drops.load(Acquire), 4);
+        let value = std::cell::Cell::new(Some(value));
+        panics(&mut || drop(value.take()));
+        assert_eq!(drops.load(Acquire), 5);
+    }
+
+    pub fn concurrent_futures_give_each_value_once<F: Flavour>() {
+        const THREADS: usize = 4;
+        const VALUES: usize = 50;
+        let value = Rcu::new_in(0, F::make());
+        let mut returned: Vec<usize> = thread::scope(|scope| {
+            let writers = [0, 1, 2, 3].map(|writer| {
+                let value = &value;
+                scope.spawn(move || {
+                    let values = writer * VALUES + 1..=(writer + 1) * VALUES;
+                    let (some, others): (Vec<_>, Vec<_>) = values.partition(|new| new % 2 == 0);
+                    let started: Vec<_> = some.into_iter().map(|new| value.replace(new).start()).collect();
+                    let awaited = others.into_iter().map(|new| block_on(value.replace(new).into_future()));
+                    awaited.chain(started.into_iter().map(block_on)).collect::<Vec<_>>()
+                })
+            });
+            writers.into_iter().flat_map(|writer| writer.join().expect("the writer ends")).collect()
+        });
+        returned.push(value.into_inner());
+        returned.sort_unstable();
+        assert!(returned.into_iter().eq(0..=THREADS * VALUES));
+    }
+
+    pub fn taking_before_the_readers_have_left_returns_the_value_later<F: Flavour>() {
+        let value = Rcu::new_in(1, F::make());
+        let (send, receive) = mpsc::channel();
+        let (sent, leave) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Moved into the thread: it ends if the test panics.
+                let (send, leave) = (send, leave);
+                value.domain().within(|section| {
+                    let seen = value.load(section);
+                    send.send(()).unwrap();
+                    let _ = leave.recv();
+                    assert_eq!(*seen, 1);
+                });
+            });
+            let sent = sent;
+            receive.recv().unwrap();
+            let (old, started) = (value.replace(2).into_future(), value.replace(3).start());
+            // Other grace periods do not count, as the reader keeps them from ending.
+            let later = GracePeriod::start_in(value.domain().clone());
+            let mut old = old.try_take().expect_err("it has a reader");
+            assert!(poll_once(&mut old).is_pending());
+            let mut started = started.try_take_boxed().expect_err("it has a reader");
+            assert!(!started.is_elapsed() && !later.is_elapsed());
+            drop(sent);
+            assert_eq!(block_on(old), 1);
+            let started = loop {
+                match started.try_take() {
+                    Ok(value) => break value,
+                    Err(early) => started = early,
+                }
+                thread::yield_now();
+            };
+            assert_eq!(started, 2);
+        });
+    }
+}
+
+#[test]
+fn update_opens_its_section_in_both_flavours() {
+    fn check<D: EnterSection>(domain: D) {
+        let numbers = Rcu::new_in(vec![1], domain.clone());
+        drop(numbers.update(|old| [&old[..], &[2]].concat()));
+        drop(numbers.modify(|numbers| numbers.push(3)));
+        assert_eq!(*numbers.read(), [1, 2, 3]);
+        let failing = || drop(numbers.modify(|_| panic!("the closure failed")));
+        assert!(catch_unwind(AssertUnwindSafe(failing)).is_err());
+        // The section has ended.
+        domain.synchronize();
+        let slot: RcuOption<u32, D> = RcuOption::empty_in(domain);
+        assert!(slot.read().is_none());
+        assert!(slot.update(|old| Some(old.map_or(1, |old| old + 1))).is_none());
+        assert_eq!(*slot.update(|old| old.map(|old| old + 1)).unwrap(), 1);
+        assert_eq!(slot.read().as_deref(), Some(&2));
+    }
+    let _running = deadline();
+    check(Threads);
+    check(srcu::Domain::new());
+}
+
+#[test]
+fn references_keep_the_value_and_print_it() {
+    fn check<D: EnterSection>(domain: D) {
+        let drops = counter();
+        let value = Rcu::new_in((String::from("old"), Tracked(drops)), domain.clone());
+        let (all, part) = (value.read(), Ref::map(value.read(), |value| value.0.as_str()));
+        let retired = value.replace((String::from("new"), Tracked(counter()))).start();
+        assert!(!retired.is_elapsed());
+        drop(all);
+        assert_eq!((part.len(), format!("{part} {part:?}")), (3, "old \"old\"".into()));
+        let retired = retired.try_take().expect_err("it has a reader");
+        assert_eq!(drops.load(Acquire), 0);
+        drop(part);
+        drop(block_on(retired));
+        assert_eq!(drops.load(Acquire), 1);
+        // A panic in `map` ends the section.
+        let failing = || drop(Ref::map(value.read(), |_| -> &str { panic!("the closure failed") }));
+        assert!(catch_unwind(AssertUnwindSafe(failing)).is_err());
+        domain.synchronize();
+    }
+    let _running = deadline();
+    check(Threads);
+    check(srcu::Domain::new());
+}
+
+#[test]
+fn owned_reference_keeps_pointer_and_domain() {
+    fn check<D: EnterSection>(domain: D) {
+        let drops = counter();
+        let value = Arc::new(Rcu::new_in(Tracked(drops), domain));
+        let (first, second) = (value.read_owned(), value.read_owned());
+        // The references have the last shares of the pointer, and of a sleepable domain.
+        drop(value);
+        assert_eq!(first.0.load(Acquire), 0);
+        drop(first);
+        assert_eq!(second.0.load(Acquire), 0);
+        drop(second);
+        assert_eq!(drops.load(Acquire), 1);
+        let slot = Arc::new(RcuOption::from_box_in(Some(Box::new(Tracked(drops))), srcu::Domain::new()));
+        let owned = slot.read_owned().unwrap();
+        let retired = slot.take().unwrap().start();
+        assert!(slot.read_owned().is_none());
+        drop(slot);
+        let retired = retired.try_take().expect_err("it has a reader");
+        drop(owned);
+        drop(block_on(retired));
+        assert_eq!(drops.load(Acquire), 2);
+    }
+    let _running = deadline();
+    check(Threads);
+    check(srcu::Domain::new());
+}
+
+#[test]
+fn sleepable_references_move_between_threads() {
+    fn is<T: Send + Sync + 'static>() {}
+    is::<OwnedRef<String, srcu::Domain>>();
+    is::<OwnedRef<dyn Debug + Send + Sync, srcu::Domain>>();
+    let _running = deadline();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().expect("a runtime");
+    runtime.block_on(async {
+        let drops = counter();
+        let value = Arc::new(Rcu::new_in(Tracked(drops), srcu::Domain::new()));
+        let readers: Vec<_> = (0..8)
+            .map(|_| {
+                let owned = value.read_owned();
+                tokio::spawn(async move {
+                    for _ in 0..10 {
+                        assert_eq!(owned.0.load(Acquire), 0);
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        drop(value.replace(Tracked(counter())).await);
+        assert_eq!(drops.load(Acquire), 1);
+        for reader in readers {
+            reader.await.expect("the reader ends");
+        }
+        let borrowed = value.read();
+        thread::scope(|scope| scope.spawn(move || assert_eq!(borrowed.0.load(Acquire), 0)).join().unwrap());
+    });
+}
+
+#[test]
+fn pointer_of_a_shared_domain_does_not_need_it_before_the_first_use() {
+    static SLOT: RcuOption<u32, srcu::Domain> = RcuOption::empty_in(srcu::Domain::new());
+    let _running = deadline();
+    let other = srcu::Domain::new();
+    // A section of another domain, before the pointer's own domain has been used.
+    let refused = catch_unwind(AssertUnwindSafe(|| SLOT.load(&other.enter()).copied()));
+    assert!(message(&*refused.unwrap_err()).contains("another srcu::Domain"));
+    assert!(SLOT.read().is_none());
+    assert!(SLOT.replace(Some(1)).is_none());
+    let guard = SLOT.domain().enter();
+    assert_eq!(SLOT.load(&guard), Some(&1));
+    let refused =
+        catch_unwind(AssertUnwindSafe(|| SLOT.compare_exchange(&other.enter(), None, None).is_ok()));
+    assert!(message(&*refused.unwrap_err()).contains("another srcu::Domain"));
+    drop(guard);
+    assert_eq!(SLOT.take().unwrap().wait(), 1);
+}
+
+#[test]
+fn polling_inside_a_section_panics_and_keeps_the_value() {
+    let _running = deadline();
+    let drops = counter();
+    let value = Rcu::new_in(Tracked(drops), Threads);
+    let mut old = value.replace(Tracked(counter())).into_future();
+    {
+        let _guard = Threads::enter();
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(poll_once(&mut old)))).is_err());
+    }
+    assert_eq!(drops.load(Acquire), 0);
+    drop(block_on(old));
+    assert_eq!(drops.load(Acquire), 1);
+}
+
+#[test]
+fn pointers_and_retired_values_take_a_word_and_that_of_the_weigher() {
+    const WORD: usize = size_of::<usize>();
+    assert_eq!(size_of::<Rcu<[u64; 9], Threads>>(), 2 * WORD);
+    assert_eq!(size_of::<RcuOption<dyn Debug + Send + Sync, Threads>>(), 2 * WORD);
+    assert_eq!(size_of::<Retired<str, Threads>>(), 2 * WORD);
+    assert_eq!(size_of::<Ref<'_, u64, Threads>>(), 2 * WORD);
+}
+
+#[test]
+fn values_of_size_zero_are_exchanged() {
+    let _running = deadline();
+    let value = Rcu::new_in((), Threads);
+    let guard = Threads::enter();
+    assert!(value.compare_exchange(&guard, &(), Box::new(())).is_ok());
+    let empty: Rcu<[u8], Threads> = Rcu::from_box_in(Box::new([]), Threads);
+    assert!(empty.compare_exchange(&guard, empty.load(&guard), Box::new([1])).is_ok());
+    assert_eq!(*empty.load(&guard), [1]);
+}

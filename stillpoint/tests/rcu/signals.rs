@@ -1,0 +1,240 @@
+//! Signal handlers that read at any moment of the interrupted thread.
+
+use std::os::unix::thread::JoinHandleExt as _;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, mem};
+
+use libc::c_int;
+use stillpoint::Domain as _;
+use stillpoint::rcu::Rcu;
+use support::deadline::deadline;
+use support::tracked::Tracked;
+
+/// Installs `handler` for a low real-time signal, which the library would choose last.
+fn install(offset: c_int, handler: extern "C" fn(c_int)) -> c_int {
+    let signal = libc::SIGRTMIN() + offset;
+    // SAFETY: a signal action is plain data, for which zero is a value.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = handler as *const () as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the action is initialized, and the handlers here are async-signal-safe.
+    let failed = unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
+    assert_eq!(failed, 0, "{}", io::Error::last_os_error());
+    signal
+}
+
+/// Sends `signal` to a thread that has not been joined.
+fn send<T>(signal: c_int, thread: &JoinHandle<T>) {
+    // SAFETY: the handle, not joined yet, keeps the thread's name valid.
+    let error = unsafe { libc::pthread_kill(thread.as_pthread_t(), signal) };
+    // The queue may be full, and the thread may have ended.
+    assert!([0, libc::EAGAIN, libc::ESRCH].contains(&error), "{}", io::Error::from_raw_os_error(error));
+}
+
+fn fresh() -> Tracked {
+    Tracked(Box::leak(Box::default()))
+}
+
+#[test]
+fn signal_handlers_may_read_at_any_moment() {
+    stillpoint::domain! { struct Own; }
+    static VALUE: OnceLock<Rcu<Tracked, Own>> = OnceLock::new();
+    static READY: AtomicBool = AtomicBool::new(false);
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static HANDLED: AtomicUsize = AtomicUsize::new(0);
+    /// Handlers that ran between sections and inside one.
+    static MOMENTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    /// Sections that saw a dropped value: a handler cannot panic.
+    static WRONG: AtomicUsize = AtomicUsize::new(0);
+
+    fn check(drops: &AtomicUsize) {
+        if drops.load(Acquire) != 0 {
+            WRONG.fetch_add(1, Relaxed);
+        }
+    }
+
+    extern "C" fn read(_signal: c_int) {
+        let was_inside = Own::in_read_section();
+        MOMENTS[usize::from(was_inside)].fetch_add(1, Relaxed);
+        if let Some(value) = VALUE.get() {
+            let mut outer = Own::enter();
+            let first = value.load(&outer).0;
+            let inner = Own::enter();
+            let second = value.load(&inner).0;
+            check(first);
+            check(second);
+            if HANDLED.load(Relaxed).is_multiple_of(2) {
+                drop(outer);
+                check(second);
+                drop(inner);
+            } else {
+                drop(inner);
+                check(first);
+                outer.repin();
+                check(value.load(&outer).0);
+                drop(outer);
+            }
+        }
+        if Own::in_read_section() != was_inside {
+            WRONG.fetch_add(1, Relaxed);
+        }
+        HANDLED.fetch_add(1, Release);
+    }
+
+    let _running = deadline();
+    let signal = install(1, read);
+    let value = VALUE.get_or_init(|| Rcu::new_in(fresh(), Own));
+    let reader = thread::spawn(|| {
+        // Before the first signal, as `register` may allocate.
+        Own::register();
+        READY.store(true, Release);
+        for round in 0_usize.. {
+            if STOP.load(Relaxed) {
+                break;
+            }
+            if round.is_multiple_of(3) {
+                Own::hint_idle();
+            }
+            let mut outer = Own::enter();
+            let first = value.load(&outer).0;
+            let inner = Own::enter();
+            let second = value.load(&inner).0;
+            check(first);
+            drop(inner);
+            check(second);
+            outer.repin();
+            check(value.load(&outer).0);
+            drop(outer);
+            assert!(!Own::in_read_section());
+        }
+        while HANDLED.load(Acquire) < 100 {
+            thread::yield_now();
+        }
+    });
+    while !READY.load(Acquire) {
+        thread::yield_now();
+    }
+    let writer = thread::spawn(|| {
+        for round in 0_usize.. {
+            if STOP.load(Relaxed) {
+                break;
+            }
+            let retired = value.replace(fresh());
+            if round.is_multiple_of(2) {
+                drop(retired.wait());
+            }
+        }
+    });
+
+    let start = Instant::now();
+    let mut sent = 0;
+    while start.elapsed() < Duration::from_secs(3) || MOMENTS.iter().any(|count| count.load(Relaxed) < 100) {
+        // At most a few pending signals, so that the reader makes progress.
+        if sent < HANDLED.load(Acquire) + 4 {
+            send(signal, &reader);
+            sent += 1;
+        }
+        assert!(!reader.is_finished() && !writer.is_finished());
+    }
+    STOP.store(true, Relaxed);
+    reader.join().expect("no panic");
+    writer.join().expect("no panic");
+    assert_eq!(WRONG.load(Relaxed), 0);
+    Own.synchronize();
+}
+
+#[test]
+fn signals_do_not_affect_a_wait_for_readers() {
+    stillpoint::domain! { struct Own; }
+    static HANDLED: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn count(_signal: c_int) {
+        HANDLED.fetch_add(1, Release);
+    }
+    let _running = deadline();
+    let signal = install(2, count);
+    let guard = Own::enter();
+    let writers = [(); 3].map(|()| thread::spawn(|| Own.synchronize()));
+    while Own.stats().sleeps == 0 || Own.stats().callers < writers.len() as u64 {
+        thread::yield_now();
+    }
+    for round in 1..=1000 {
+        for writer in &writers {
+            send(signal, writer);
+        }
+        while HANDLED.load(Acquire) < round * writers.len() {
+            thread::yield_now();
+        }
+        assert!(writers.iter().all(|writer| !writer.is_finished()));
+    }
+    drop(guard);
+    for writer in writers {
+        writer.join().expect("the grace period ends");
+    }
+}
+
+#[test]
+fn signal_handlers_may_read_during_synchronize() {
+    stillpoint::domain! { struct Own; }
+    static READS: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn read(_signal: c_int) {
+        drop(Own::enter());
+        READS.fetch_add(1, Release);
+    }
+    let _running = deadline();
+    let signal = install(3, read);
+    for _ in 0..20 {
+        let guard = Own::enter();
+        let before = Own.stats().sleeps;
+        let writer = thread::spawn(|| {
+            Own::register();
+            Own.synchronize();
+        });
+        while Own.stats().sleeps == before {
+            thread::yield_now();
+        }
+        for _ in 0..100 {
+            let reads = READS.load(Acquire);
+            send(signal, &writer);
+            while READS.load(Acquire) == reads {
+                thread::yield_now();
+            }
+        }
+        drop(guard);
+        writer.join().expect("the grace period ends");
+    }
+}
+
+#[test]
+fn worker_handles_no_process_signals() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    /// Signals that the worker does not block, seen from a destructor.
+    static OPEN: AtomicUsize = AtomicUsize::new(usize::MAX);
+    struct LooksAtTheMask;
+    impl Drop for LooksAtTheMask {
+        fn drop(&mut self) {
+            // SAFETY: the set is plain data, which the call only writes.
+            let blocked = unsafe {
+                let mut blocked: libc::sigset_t = mem::zeroed();
+                libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut blocked);
+                blocked
+            };
+            let asynchronous = [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1, libc::SIGCHLD, libc::SIGRTMIN()];
+            // SAFETY: the set is initialized.
+            let open =
+                asynchronous.iter().filter(|&&signal| unsafe { libc::sigismember(&blocked, signal) } == 0);
+            OPEN.store(open.count(), Relaxed);
+            DROPS.fetch_add(1, Release);
+        }
+    }
+    let _running = deadline();
+    drop(Rcu::new_in(Some(LooksAtTheMask), Own).replace(None));
+    while DROPS.load(Acquire) == 0 {
+        thread::yield_now();
+    }
+    assert_eq!(OPEN.load(Relaxed), 0);
+}

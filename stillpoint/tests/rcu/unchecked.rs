@@ -1,0 +1,235 @@
+//! Deferred work of which the caller vouches for the types, and `flush`.
+
+use std::cell::Cell;
+use std::ptr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, DeferOptions};
+use stillpoint::srcu;
+use support::counting::allocations;
+use support::deadline::deadline;
+use support::tracked::Tracked;
+use support::until::until;
+
+const LOCAL: DeferOptions = DeferOptions::new().run_on_retiring_thread();
+
+/// Adds to the counter that `pointer` points to.
+///
+/// # Safety
+///
+/// It points to an `AtomicUsize` that lives for ever.
+unsafe fn count(pointer: *mut ()) {
+    // SAFETY: the caller's contract.
+    unsafe { &*pointer.cast::<AtomicUsize>() }.fetch_add(1, Release);
+}
+
+fn pointer(counter: &'static AtomicUsize) -> *mut () {
+    ptr::from_ref(counter).cast_mut().cast()
+}
+
+#[test]
+fn unchecked_closure_of_any_size_runs_after_the_section() {
+    stillpoint::domain! { struct Own; }
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    // Not `Send`. The closures have the only references, but for this one.
+    let shared = Rc::new(&CALLS);
+    let (small, large) = (Rc::clone(&shared), (Rc::clone(&shared), [1_usize; 50]));
+    let guard = Own::enter();
+    // SAFETY: this thread does not use its reference before both have run.
+    unsafe {
+        Own.call_unchecked(move || _ = small.fetch_add(1, Release), DeferOptions::new());
+        Own.call_unchecked(move || _ = large.0.fetch_add(large.1[49], Release), DeferOptions::new());
+    }
+    // The worker's grace period waits for this section.
+    until(|| Own.stats().sleeps != 0);
+    assert_eq!(CALLS.load(Acquire), 0);
+    drop(guard);
+    Own.barrier();
+    assert_eq!(CALLS.load(Acquire), 2);
+    assert_eq!(Rc::strong_count(&shared), 1);
+}
+
+#[test]
+fn unchecked_closure_may_run_on_the_deferring_thread() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let ran = Cell::new(None::<ThreadId>);
+    until(|| {
+        let ran = &ran;
+        // SAFETY: the closure has run before `ran` is used again, and at the latest when the barrier returns.
+        unsafe { Own.call_unchecked(move || ran.set(Some(thread::current().id())), LOCAL) };
+        // This thread, unless the worker is faster.
+        Own.flush();
+        Own.barrier();
+        ran.take() == Some(thread::current().id())
+    });
+}
+
+#[test]
+fn raw_pointer_is_dropped_once_and_counts() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let guard = Own::enter();
+    for options in [DeferOptions::new(), LOCAL.heap_bytes(24)] {
+        // SAFETY: the counter lives for ever.
+        unsafe { Own.retire_raw_with(pointer(&DROPS), 1000, count, options) };
+    }
+    assert_eq!(Own.stats().queued_bytes, 2024);
+    assert!(Own.flush());
+    assert_eq!(DROPS.load(Acquire), 0);
+    drop(guard);
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 2);
+    assert_eq!(Own.stats().queued_bytes, 0);
+}
+
+#[test]
+fn raw_pointer_needs_no_allocation() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    const COUNT: usize = 10_000;
+    let _running = deadline();
+    Own::register();
+    let before = allocations();
+    for _ in 0..COUNT {
+        // SAFETY: the counter lives for ever.
+        unsafe { Own.retire_raw_with(pointer(&DROPS), 0, count, DeferOptions::new()) };
+    }
+    // A block of the queue for 64 of them, and the start of a worker now and then.
+    let allocated = allocations() - before;
+    assert!(allocated < COUNT / 16, "{allocated} allocations");
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), COUNT);
+}
+
+#[test]
+fn panic_of_a_drop_function_is_counted() {
+    stillpoint::domain! { struct Own; }
+    unsafe fn fail(_: *mut ()) {
+        panic!("expected: a drop function panics");
+    }
+    let _running = deadline();
+    let before = Own.stats().panics;
+    // SAFETY: `fail` does not use the pointer.
+    unsafe { Own.retire_raw_with(ptr::null_mut(), 0, fail, DeferOptions::new()) };
+    Own.barrier();
+    assert!(Own.stats().panics > before);
+}
+
+#[test]
+fn flush_runs_what_the_thread_may_run() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    for _ in 0..100 {
+        Own.retire_with(Box::new(Tracked(&DROPS)), LOCAL);
+    }
+    until(|| !Own.flush());
+    assert_eq!(DROPS.load(Acquire), 100);
+    assert_eq!(Own.stats().queued, 0);
+}
+
+#[test]
+fn flush_of_an_idle_thread_leaves_nothing() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    assert!(!Own.flush());
+    assert_eq!(Own.stats().readers, 0);
+    drop(Own::enter());
+    assert!(!Own.flush());
+    assert!(!rcu::flush());
+}
+
+#[test]
+fn flush_inside_a_section_returns_at_once() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let guard = Own::enter();
+    Own.retire_with(Box::new(Tracked(&DROPS)), LOCAL);
+    for _ in 0..100 {
+        assert!(Own.flush());
+    }
+    assert_eq!(DROPS.load(Acquire), 0);
+    drop(guard);
+    until(|| !Own.flush());
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn flush_does_not_wait_for_other_readers() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    thread::scope(|scope| {
+        let guard = Own::enter();
+        let flushed = scope.spawn(|| {
+            Own.retire_with(Box::new(Tracked(&DROPS)), LOCAL);
+            Own.flush()
+        });
+        assert!(flushed.join().expect("it does not panic"));
+        assert_eq!(DROPS.load(Acquire), 0);
+        drop(guard);
+    });
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn flush_ends_the_delay_of_lazy_callbacks() {
+    stillpoint::domain! { struct Own; }
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let domain = srcu::Domain::new();
+    let begin = Instant::now();
+    let call = || _ = CALLS.fetch_add(1, Release);
+    Own.call_with(call, DeferOptions::new().lazy());
+    domain.call_with(call, DeferOptions::new().lazy());
+    // The worker runs them, as this thread may not.
+    until(|| !Own.flush() & !domain.flush());
+    assert_eq!(CALLS.load(Acquire), 2);
+    assert!(begin.elapsed() < Duration::from_secs(9), "lazy callbacks wait for ten seconds");
+}
+
+#[test]
+fn flush_of_a_sleepable_domain_covers_all_threads() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let domain = srcu::Domain::new();
+    assert!(!domain.flush());
+    let guard = domain.enter();
+    thread::scope(|scope| {
+        scope.spawn(|| domain.retire(Box::new(Tracked(&DROPS))));
+    });
+    assert!(domain.flush());
+    drop(guard);
+    until(|| !domain.flush());
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn callback_may_defer_enter_and_flush() {
+    stillpoint::domain! { struct Own; }
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    fn again(left: usize) {
+        CALLS.fetch_add(1, Release);
+        if left != 0 {
+            let _guard = Own::enter();
+            // SAFETY: it may run anywhere.
+            unsafe { Own.call_unchecked(move || again(left - 1), LOCAL) };
+            Own.flush();
+        }
+    }
+    let _running = deadline();
+    again(100);
+    until(|| {
+        Own.flush();
+        CALLS.load(Acquire) == 101
+    });
+}

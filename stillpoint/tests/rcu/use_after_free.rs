@@ -1,0 +1,154 @@
+//! No value is freed while a thread reads it, in whichever way it is disposed of.
+
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Guard, Rcu, RcuDomain, Retired};
+use support::deadline::deadline;
+use support::store_buffer::StoreBuffer;
+use support::tracked::Tracked;
+
+const READERS: usize = 4;
+const TIME: Duration = Duration::from_millis(1500);
+
+fn fresh() -> Tracked {
+    Tracked(Box::leak(Box::default()))
+}
+
+/// Loads the value, and checks `times` times that it has not been dropped.
+fn read<D: RcuDomain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, times: usize) {
+    let drops = value.load(guard).0;
+    for time in 0..times {
+        if time % 64 == 63 {
+            thread::yield_now();
+        }
+        assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
+    }
+}
+
+/// Reads in several ways while one writer calls `dispose` again and again.
+fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
+    let _running = deadline();
+    let value = Rcu::new_in(fresh(), domain);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|reader| {
+                let (value, stop) = (&value, &stop);
+                scope.spawn(move || {
+                    let mut buffer = StoreBuffer::default();
+                    let mut round = reader;
+                    while !stop.load(Relaxed) {
+                        round += 1;
+                        if round % 16 < 4 {
+                            buffer.fill();
+                        }
+                        let mut guard = D::enter();
+                        match round % 4 {
+                            0 => read(value, &guard, 1),
+                            1 => read(value, &guard, 300),
+                            2 => {
+                                let drops = value.load(&guard).0;
+                                read(value, &D::enter(), 10);
+                                assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
+                            }
+                            _ => {
+                                for _ in 0..10 {
+                                    guard.repin();
+                                    read(value, &guard, 20);
+                                }
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let start = Instant::now();
+        while start.elapsed() < TIME && !readers.iter().any(|reader| reader.is_finished()) {
+            dispose(&value);
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn no_read_after_synchronize() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| drop(value.replace(fresh()).wait()));
+}
+
+#[test]
+fn no_read_after_waiting_for_a_box() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| drop(value.swap(Box::new(fresh())).wait_boxed()));
+}
+
+#[test]
+fn no_read_after_a_deferred_free() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| drop(value.replace(fresh())));
+}
+
+#[test]
+fn no_read_after_an_update() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let waited_for = value.update(|old| {
+            assert_eq!(old.0.load(Acquire), 0, "dropped while it was updated");
+            fresh()
+        });
+        drop(value.update(|_| fresh()));
+        drop(waited_for.wait());
+    });
+}
+
+#[test]
+fn no_read_after_unpublishing() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let retired = value.replace(fresh());
+        Own.synchronize();
+        // Stands for its drop, which a late reader would see.
+        retired.0.fetch_add(1, Release);
+    });
+}
+
+#[test]
+fn no_read_after_awaiting() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let mut future = pin!(value.replace(fresh()).into_future());
+        let mut context = Context::from_waker(Waker::noop());
+        while future.as_mut().poll(&mut context).is_pending() {
+            thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn no_read_after_taking() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let mut retired = value.replace(fresh()).start();
+        while let Err(early) = retired.try_take() {
+            retired = early;
+            thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn no_read_after_an_exchange() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let guard = Own::enter();
+        let old = value.compare_exchange(&guard, value.load(&guard), Box::new(fresh())).ok();
+        drop(guard);
+        drop(old.map(Retired::wait));
+    });
+}

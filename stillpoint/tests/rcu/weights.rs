@@ -1,0 +1,263 @@
+//! The bound on memory behind a stalled reader, for values that own memory: what they own counts, or their number.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::Domain;
+use stillpoint::rcu::{Atomic, DeferOptions, HeapBytes, Limits, Owned, Rcu, RcuDomain, RcuOption, Shared};
+use stillpoint::{qsbr, srcu};
+use support::deadline::deadline;
+use support::owner::section_elsewhere;
+use support::until::until;
+
+const MIB: usize = 1 << 20;
+const LIMIT: u64 = 8 << 20;
+
+/// Calls `retire`, which retires a value in `domain`, while a reader stalls, until the thread is throttled. Returns how
+/// many values wait then. `end` ends the section of the reader.
+fn retired_until_throttled<D: Domain>(domain: &D, end: impl FnOnce(), retire: impl Fn() + Sync) -> u64 {
+    const MOST: u64 = 1000;
+    let _running = deadline();
+    domain.set_limits(Limits { bytes: LIMIT, ..Limits::default() });
+    let stop = AtomicBool::new(false);
+    // The worker must have waited for some time, before a number of values is too much.
+    domain.call(|| ());
+    until(|| domain.stats().sleeps != 0);
+    let since = Instant::now();
+    until(|| since.elapsed() > Duration::from_millis(150));
+    let retired = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) && retired.fetch_add(1, Relaxed) < MOST {
+                retire();
+            }
+        });
+        let before = domain.stats().limit_waits;
+        until(|| domain.stats().limit_waits != before || retired.load(Relaxed) >= MOST);
+        let retired = retired.load(Relaxed);
+        stop.store(true, Relaxed);
+        end();
+        retired
+    })
+}
+
+fn replaced_until_throttled<T: Send + Sync + 'static, D: RcuDomain>(
+    make: impl Fn() -> T + Sync,
+    pointer: impl FnOnce(Rcu<T, D>) -> Rcu<T, D>,
+) -> u64 {
+    let pointer = pointer(Rcu::new_in(make(), D::INSTANCE));
+    retired_until_throttled(&D::INSTANCE, section_elsewhere::<D>(), || drop(pointer.replace(make())))
+}
+
+macro_rules! replaced {
+    ($make:expr) => {
+        replaced!($make, |pointer| pointer)
+    };
+    ($make:expr, $pointer:expr) => {{
+        stillpoint::domain! { struct Own; }
+        replaced_until_throttled::<_, Own>($make, $pointer)
+    }};
+}
+
+/// Checks that as many mebibytes wait as the limit allows.
+fn assert_weighed(retired: u64) {
+    assert!(retired <= LIMIT / MIB as u64 + 1, "{retired} values of a mebibyte wait");
+}
+
+#[test]
+fn strings_and_vectors_count_with_what_they_own() {
+    assert_weighed(replaced!(|| vec![0_u8; MIB]));
+    assert_weighed(replaced!(|| Vec::<u64>::with_capacity(MIB / 8)));
+    assert_weighed(replaced!(|| String::with_capacity(MIB)));
+    assert_weighed(replaced!(|| vec![0_u32; MIB / 4].into_boxed_slice()));
+    assert_weighed(replaced!(|| vec![("10.0.0.0/8", "eth0"); MIB / 32]));
+    assert_weighed(replaced!(|| vec!["text".repeat(256); 1024]));
+}
+
+#[test]
+fn maps_of_plain_values_count_with_what_they_own() {
+    assert_weighed(replaced!(|| (0..MIB as u64 / 16).map(|n| (n, n)).collect::<HashMap<_, _>>()));
+    assert_weighed(replaced!(|| (0..MIB as u64 / 32)
+        .map(|n| (n, n.to_string()))
+        .collect::<BTreeMap<_, _>>()));
+}
+
+#[test]
+fn values_without_a_size_count_with_their_size() {
+    stillpoint::domain! { struct Own; }
+    let pointer: Rcu<[u8], Own> = Rcu::from_box_in(vec![0; MIB].into(), Own);
+    assert_weighed(retired_until_throttled(&Own, section_elsewhere::<Own>(), || {
+        drop(pointer.swap(vec![0; MIB].into()));
+    }));
+}
+
+/// A type that the library does not know.
+struct Table {
+    rows: Vec<u8>,
+}
+
+impl Table {
+    fn new() -> Self {
+        Self { rows: vec![0; MIB] }
+    }
+}
+
+impl HeapBytes for Table {
+    fn heap_bytes(&self) -> usize {
+        self.rows.heap_bytes()
+    }
+}
+
+#[test]
+fn weighed_values_count_with_what_they_own() {
+    assert_weighed(replaced!(Table::new, Rcu::weighed));
+    assert_weighed(replaced!(Table::new, |pointer| pointer.weighed_by(|table| table.rows.len())));
+    assert_weighed(replaced!(|| Arc::new(vec![0_u8; MIB]), Rcu::weighed));
+    assert_weighed(replaced!(|| Some(vec![[0_u8; 16]; MIB / 16]), Rcu::weighed));
+}
+
+#[test]
+fn every_way_to_replace_a_weighed_value_counts_what_it_owns() {
+    stillpoint::domain! { struct Own; }
+    static TABLE: RcuOption<Table, Own> = RcuOption::empty_in(Own).weighed();
+    let turn = AtomicU64::new(0);
+    TABLE.replace(Some(Table::new()));
+    assert_weighed(retired_until_throttled(&Own, section_elsewhere::<Own>(), || {
+        let old = match turn.fetch_add(1, Relaxed) % 3 {
+            0 => TABLE.replace(Some(Table::new())),
+            1 => TABLE.update(|_| Some(Table::new())),
+            _ => {
+                let guard = Own::enter();
+                TABLE
+                    .compare_exchange(&guard, TABLE.load(&guard), Some(Box::new(Table::new())))
+                    .expect("one writer")
+            }
+        };
+        let old = old.expect("it is not empty");
+        match turn.load(Relaxed) % 3 {
+            0 => drop(old),
+            1 => old.retire_with(DeferOptions::new()),
+            _ => drop(old.start()),
+        }
+    }));
+}
+
+#[test]
+fn weigher_that_panics_leaves_the_value_unknown() {
+    stillpoint::domain! { struct Own; }
+    let dropped = Arc::new(());
+    let pointer = Rcu::new_in(Arc::clone(&dropped), Own).weighed_by(|_| panic!("on purpose"));
+    let before = Own.stats().panics;
+    pointer.replace(Arc::default());
+    Own.barrier();
+    assert_eq!((Arc::strong_count(&dropped), Own.stats().panics), (1, before + 1));
+}
+
+/// 64 KiB each, and a block that is not reported yet.
+const UNKNOWN: u64 = LIMIT / (16 << 10) + 64;
+
+#[test]
+fn number_of_unknown_values_is_bounded_behind_a_stalled_reader() {
+    let retired = replaced!(Table::new);
+    assert!(retired <= UNKNOWN, "{retired} values wait");
+}
+
+#[test]
+fn number_of_retired_boxes_and_closures_is_bounded_behind_a_stalled_reader() {
+    stillpoint::domain! { struct Boxes; }
+    stillpoint::domain! { struct Closures; }
+    let boxes = retired_until_throttled(&Boxes, section_elsewhere::<Boxes>(), || {
+        Boxes.retire(Box::new(Table::new()))
+    });
+    assert!(boxes <= UNKNOWN, "{boxes} boxes wait");
+    let closures = retired_until_throttled(&Closures, section_elsewhere::<Closures>(), || {
+        let table = Table::new();
+        Closures.call(move || drop(table));
+    });
+    assert!(closures <= UNKNOWN, "{closures} closures wait");
+}
+
+#[test]
+fn number_of_unlinked_nodes_is_bounded_behind_a_stalled_reader() {
+    stillpoint::domain! { struct Own; }
+    let head: Atomic<Table, Own> = Atomic::null();
+    let nodes = retired_until_throttled(&Own, section_elsewhere::<Own>(), || {
+        let guard = Own::enter();
+        let old = head.swap(Owned::new(Table::new()), &guard);
+        // SAFETY: no other pointer leads to the node.
+        unsafe { Own.retire_shared(old, DeferOptions::new()) };
+    });
+    assert!(nodes <= UNKNOWN + 1, "{nodes} nodes wait");
+    let guard = Own::enter();
+    // SAFETY: as above.
+    unsafe { Own.retire_shared(head.swap(Shared::null(), &guard), DeferOptions::new()) };
+}
+
+#[test]
+fn lazy_values_of_unknown_size_run_before_their_number_is_the_limit() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    Own.set_limits(Limits { bytes: LIMIT, ..Limits::default() });
+    let leave = section_elsewhere::<Own>();
+    let start = Instant::now();
+    (0..UNKNOWN).for_each(|_| Own.retire_with(Box::new(Table::new()), DeferOptions::new().lazy()));
+    // From then on their number counts.
+    until(|| Own.stats().sleeps != 0);
+    // Lazy callbacks run after ten seconds in any case.
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    leave();
+    Own.barrier();
+}
+
+#[test]
+fn known_values_are_not_bounded_by_their_number() {
+    stillpoint::domain! { struct Own; }
+    let retired = retired_until_throttled(&Own, section_elsewhere::<Own>(), || Own.retire(Box::new(0_u64)));
+    assert_eq!(retired, 1001);
+}
+
+#[test]
+fn srcu_values_count_with_what_they_own() {
+    let domain = srcu::Domain::new();
+    let pointer = Rcu::new_in(vec![0_u8; MIB], domain.clone());
+    let guard = domain.enter_owned();
+    assert_weighed(retired_until_throttled(&domain, || drop(guard), || drop(pointer.replace(vec![0; MIB]))));
+}
+
+#[test]
+fn qsbr_values_count_with_what_they_own() {
+    qsbr::domain! { struct Own; }
+    let pointer = Rcu::new_in(vec![0_u8; MIB], Own);
+    let handle = Own::register();
+    assert_weighed(retired_until_throttled(&Own, || drop(handle), || drop(pointer.replace(vec![0; MIB]))));
+}
+
+#[test]
+fn backlog_grows_slowly_after_the_throttle_has_timed_out() {
+    let _running = deadline();
+    // In a domain of `srcu`, callers are paced from the beginning, as they may be inside a section.
+    let domain = srcu::Domain::new();
+    domain.set_limits(Limits { bytes: 1 << 20, ..Limits::default() });
+    let guard = domain.enter();
+    let pointer = Rcu::new_in(vec![0_u8; 1], domain.clone());
+    let retired = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                // Two mebibytes above the limit, at a mebibyte a second.
+                while retired.fetch_add(16 << 10, Relaxed) < 3 << 20 {
+                    pointer.replace(vec![0; 16 << 10]);
+                }
+            });
+        }
+        until(|| retired.load(Relaxed) > 1 << 20);
+        let since = Instant::now();
+        until(|| retired.load(Relaxed) >= 3 << 20);
+        let took = since.elapsed();
+        assert!(took > Duration::from_millis(1000), "two mebibytes above the limit took {took:?}");
+        drop(guard);
+    });
+}

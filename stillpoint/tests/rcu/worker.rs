@@ -1,0 +1,148 @@
+//! Rounds of the worker: they do not delay ready callbacks, and are rate-limited.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::Domain as _;
+use support::deadline::deadline;
+use support::owner::{BLOCK, LOCAL, busy, section_elsewhere};
+use support::until::until;
+use support::waiting::waiting_synchronize;
+
+#[test]
+fn ready_callbacks_run_while_a_grace_period_waits() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let busy = busy::<Own>();
+    let leave = section_elsewhere::<Own>();
+    (0..BLOCK).for_each(|_| Own.call(|| _ = CALLS.fetch_add(1, Release)));
+    let writer = waiting_synchronize::<Own>();
+    leave();
+    writer.join().expect("the grace period ends");
+    // The callbacks are ready. The worker must find the next grace period in progress.
+    let leave = section_elsewhere::<Own>();
+    let writer = waiting_synchronize::<Own>();
+    // Ends the worker's batch, so that it scans the queues again.
+    until(|| Own.stats().oldest > Duration::from_millis(5));
+    drop(busy);
+    until(|| CALLS.load(Acquire) == BLOCK);
+    assert!(!writer.is_finished());
+    leave();
+    writer.join().expect("the grace period ends");
+}
+
+#[test]
+fn grace_periods_of_an_idle_writer_are_paced() {
+    stillpoint::domain! { struct Own; }
+    const COUNT: u64 = 200;
+    let _running = deadline();
+    let (stay, stays) = channel::<()>();
+    let (register, registered) = channel();
+    // Another registered reader, so that grace periods are not skipped.
+    let reader = thread::spawn(move || {
+        Own::register();
+        register.send(()).expect("the test waits");
+        stays.recv().expect_err("the sender is dropped");
+    });
+    registered.recv().expect("the thread registers");
+    let begin = Instant::now();
+    for number in 0..COUNT {
+        Own.call(|| ());
+        until(|| Own.stats().done > number);
+    }
+    let (time, grace_periods) = (begin.elapsed(), Own.stats().grace_periods);
+    drop(stay);
+    reader.join().expect("the thread ends");
+    // They begin a millisecond apart, except those of the writer's own bookkeeping.
+    let bound = time.as_millis() as u64 * 3 / 2;
+    assert!(grace_periods <= bound, "{grace_periods} grace periods in {time:?}");
+}
+
+#[test]
+fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
+    stillpoint::domain! { struct Own; }
+    const BATCHES: usize = 400;
+    /// There are fewer on a busy machine.
+    const LIMIT: Duration = Duration::from_secs(3);
+    const OTHERS: usize = 100;
+    /// Keeps the worker busy for a while.
+    struct Spins;
+    impl Drop for Spins {
+        fn drop(&mut self) {
+            let begin = Instant::now();
+            until(|| begin.elapsed() > Duration::from_micros(10));
+        }
+    }
+    let _running = deadline();
+    let stop = AtomicBool::new(false);
+    let begin = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            Own::register();
+            begin.wait();
+            begin.wait();
+            let begin = Instant::now();
+            for _ in (0..BATCHES).take_while(|_| begin.elapsed() < LIMIT) {
+                (0..4 * BLOCK).for_each(|_| Own.retire_with(Box::new(Spins), LOCAL.lazy()));
+                // These run for a barrier only.
+                until(|| Own.stats().queued == 0);
+            }
+            stop.store(true, Relaxed);
+        });
+        begin.wait();
+        // Many queues after that one, so that the worker's scan takes longer than the owner's destructors.
+        let all = Barrier::new(OTHERS);
+        thread::scope(|scope| {
+            for _ in 0..OTHERS {
+                scope.spawn(|| {
+                    Own::register();
+                    all.wait();
+                });
+            }
+        });
+        begin.wait();
+        let mut longest = Duration::ZERO;
+        while !stop.load(Relaxed) {
+            let begin = Instant::now();
+            Own.barrier();
+            longest = longest.max(begin.elapsed());
+        }
+        // Lazy callbacks run after ten seconds. A barrier beside other load may take a few.
+        assert!(longest < Duration::from_secs(9), "a barrier waits for {longest:?}");
+    });
+}
+
+#[test]
+fn slow_callbacks_of_one_thread_do_not_delay_those_of_another() {
+    stillpoint::domain! { struct Own; }
+    // More than a batch, and less than a block: so all callbacks wait for one grace period.
+    const SLOW: usize = BLOCK - 1;
+    static SLOW_RUN: AtomicUsize = AtomicUsize::new(0);
+    static BEFORE: AtomicUsize = AtomicUsize::new(usize::MAX);
+    let _running = deadline();
+    // The worker finds both queues when it is not busy any more. The first is that of the slow callbacks.
+    let busy = busy::<Own>();
+    let slow = || {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(1) {}
+        SLOW_RUN.fetch_add(1, Relaxed);
+    };
+    (0..SLOW).for_each(|_| Own.call(slow));
+    let (stay, stays) = channel::<()>();
+    let (call, called) = channel();
+    let other = thread::spawn(move || {
+        Own.call(|| BEFORE.store(SLOW_RUN.load(Relaxed), Relaxed));
+        call.send(()).expect("the test waits");
+        stays.recv().expect_err("the sender is dropped");
+    });
+    called.recv().expect("the thread calls");
+    drop((busy, stay));
+    other.join().expect("no panic");
+    Own.barrier();
+    assert_eq!(SLOW_RUN.load(Relaxed), SLOW);
+    assert!(BEFORE.load(Relaxed) < SLOW, "all come first");
+}

@@ -1,0 +1,109 @@
+//! Domains of which only lazy callbacks wait share their threads.
+
+use std::fs;
+use std::sync::atomic::Ordering::*;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use stillpoint::Domain as _;
+use stillpoint::srcu::Domain;
+use support::callbacks::{LAZY, counter};
+use support::child;
+use support::deadline::deadline;
+use support::threads::deny_threads;
+use support::until::until;
+
+const DOMAINS: usize = 500;
+/// How long lazy callbacks wait at most.
+const LAZY_DELAY: Duration = Duration::from_secs(10);
+
+fn threads() -> usize {
+    fs::read_dir("/proc/self/task").expect("the process has threads").count()
+}
+
+/// Runs `test` alone in a process.
+fn alone<T: Fn()>(name: T, test: impl FnOnce()) {
+    if !child::is_alone(name) {
+        return;
+    }
+    let _running = deadline();
+    test();
+}
+
+#[test]
+fn lazy_callbacks_of_many_domains_need_few_threads() {
+    alone(lazy_callbacks_of_many_domains_need_few_threads, || {
+        let domains: Vec<_> = (0..DOMAINS).map(|_| Domain::new()).collect();
+        let (calls, call) = counter();
+        let (stay, stays) = channel::<()>();
+        let (before, begin) = (threads(), Instant::now());
+        domains[0].call_with(move || _ = stays.recv(), LAZY);
+        let mut most = 0;
+        for domain in &domains {
+            domain.call_with(call, LAZY);
+            most = most.max(threads());
+        }
+        // The first domain's worker blocks; all others get to run their callbacks.
+        until(|| {
+            most = most.max(threads());
+            calls.load(Acquire) == DOMAINS - 1
+        });
+        assert!(begin.elapsed() >= LAZY_DELAY / 2, "they were lazy");
+        drop(stay);
+        until(|| calls.load(Acquire) == DOMAINS);
+        assert!(most <= before + 10, "{most} threads, {before} before");
+    });
+}
+
+#[test]
+fn waiting_lazy_callbacks_run_when_others_are_urgent() {
+    alone(waiting_lazy_callbacks_run_when_others_are_urgent, || {
+        let begin = Instant::now();
+        let (calls, call) = counter();
+        let domains: Vec<_> = (0..20).map(|_| Domain::new()).collect();
+        for round in 0..20 {
+            for domain in &domains {
+                domain.call_with(call, LAZY);
+            }
+            match round % 4 {
+                0 => domains.iter().for_each(|domain| domain.call(call)),
+                1 => domains.iter().for_each(Domain::synchronize),
+                2 => domains.iter().for_each(|domain| _ = domain.flush()),
+                _ => domains.iter().for_each(|domain| domain.barrier()),
+            }
+        }
+        domains.iter().for_each(|domain| domain.barrier());
+        assert_eq!(calls.load(Acquire), 20 * 20 + 5 * 20);
+        assert!(begin.elapsed() < LAZY_DELAY, "urgent callers do not wait for lazy callbacks");
+    });
+}
+
+#[test]
+fn dropped_domains_run_waiting_lazy_callbacks() {
+    alone(dropped_domains_run_waiting_lazy_callbacks, || {
+        let begin = Instant::now();
+        let (calls, call) = counter();
+        for round in 0..DOMAINS {
+            let domain = Domain::new();
+            domain.call_with(call, LAZY);
+            if round % 2 == 0 {
+                // Its first round may be over.
+                until(|| domain.stats().oldest != Duration::ZERO);
+            }
+        }
+        until(|| calls.load(Acquire) == DOMAINS);
+        assert!(begin.elapsed() < LAZY_DELAY);
+    });
+}
+
+#[test]
+fn waiting_lazy_callbacks_run_when_no_thread_can_be_started_any_more() {
+    alone(waiting_lazy_callbacks_run_when_no_thread_can_be_started_any_more, || {
+        let (calls, call) = counter();
+        let domains: Vec<_> = (0..20).map(|_| Domain::new()).collect();
+        domains.iter().for_each(|domain| domain.call_with(call, LAZY));
+        deny_threads();
+        domains[0].call(call);
+        until(|| calls.load(Acquire) == 21);
+    });
+}

@@ -1,0 +1,52 @@
+//! Stall reports. All tests share the stall hook of the process, and recognize their stalls by the domain.
+#![cfg(not(loom))]
+
+mod qsbr;
+mod rcu;
+mod srcu;
+
+use std::sync::{Mutex, Once};
+use std::thread;
+use std::time::Duration;
+
+use stillpoint::rcu::{Stall, set_stall_hook, set_stall_timeout};
+
+/// The stall timeout of these tests.
+const LIMIT: Duration = Duration::from_millis(10);
+
+/// A function that the hook calls after it has recorded a stall of the named domain.
+type Extra = (&'static str, fn(&Stall));
+
+static EXTRAS: Mutex<Vec<Extra>> = Mutex::new(Vec::new());
+static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
+
+/// Sets the timeout and the hook of the process.
+fn record_stalls() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        set_stall_timeout(Some(LIMIT));
+        set_stall_hook(Box::new(|stall| {
+            STALLS.lock().expect("no panic under the lock").push(stall.clone());
+            let extras = EXTRAS.lock().expect("no panic under the lock").clone();
+            extras.iter().filter(|(domain, _)| *domain == stall.domain()).for_each(|(_, extra)| extra(stall));
+        }));
+    });
+}
+
+/// Returns the recorded stalls that are `wanted`.
+fn recorded(wanted: impl Fn(&Stall) -> bool) -> Vec<Stall> {
+    let mut stalls = STALLS.lock().expect("no panic under the lock").clone();
+    stalls.retain(wanted);
+    stalls
+}
+
+/// Waits for `count` stalls that are `wanted`, and returns them.
+fn stalls_of(count: usize, wanted: impl Fn(&Stall) -> bool) -> Vec<Stall> {
+    loop {
+        let stalls = recorded(&wanted);
+        if stalls.len() >= count {
+            return stalls;
+        }
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,100 @@
+//! Stall reports name the threads that do not report.
+
+use std::any::type_name;
+use std::mem;
+use std::sync::mpsc;
+use std::thread;
+
+use stillpoint::Domain as _;
+use stillpoint::qsbr;
+use stillpoint::rcu::Stall;
+use support::deadline::deadline;
+
+use crate::{record_stalls, stalls_of};
+
+#[test]
+fn stall_report_names_only_the_unreported_thread() {
+    qsbr::domain! { struct Own; }
+    let _running = deadline();
+    record_stalls();
+    let (registered, registers) = mpsc::channel();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let silent = thread::Builder::new().name("silent".into());
+    let silent = silent.spawn(move || {
+        let handle = Own::register();
+        // SAFETY: takes no arguments and cannot fail.
+        registered.send((unsafe { libc::gettid() }.unsigned_abs(), line!() - 2)).expect("the test listens");
+        let _ = stopped.recv();
+        drop(handle);
+    });
+    let silent = silent.expect("a thread");
+    let (id, line) = registers.recv().expect("the thread registers");
+    let (online, is_online) = mpsc::channel();
+    let (end, ended) = mpsc::channel::<()>();
+    let reporting = thread::spawn(move || {
+        let mut handle = Own::register();
+        online.send(()).expect("the test listens");
+        while let Err(mpsc::TryRecvError::Empty) = ended.try_recv() {
+            handle.quiescent();
+            thread::yield_now();
+        }
+    });
+    is_online.recv().expect("the thread registers");
+    let waiting = thread::spawn(|| Own.synchronize());
+    // The first report may still name the other thread.
+    let is_own = |stall: &Stall| stall.domain() == type_name::<Own>() && stall.readers().len() == 1;
+    let stall = stalls_of(1, is_own).remove(0);
+    let [reader] = stall.readers() else { panic!("{stall}") };
+    assert_eq!((reader.thread_id(), reader.thread_name()), (id, Some("silent")));
+    assert_eq!((reader.registered_at().file(), reader.registered_at().line()), (file!(), line));
+    let text = stall.to_string();
+    assert!(text.ends_with("and has not reported a quiescent state"), "{text}");
+    drop(stop);
+    for thread in [silent, waiting] {
+        thread.join().expect("no panic");
+    }
+    drop(end);
+    reporting.join().expect("no panic");
+}
+
+#[test]
+fn exited_thread_with_a_leaked_handle_is_reported() {
+    qsbr::domain! { struct There; }
+    let _running = deadline();
+    record_stalls();
+    let exits = thread::spawn(|| {
+        mem::forget(There::register());
+        // SAFETY: takes no arguments and cannot fail.
+        unsafe { libc::gettid() }.unsigned_abs()
+    });
+    let id = exits.join().expect("the thread ends");
+    // Never returns.
+    thread::spawn(|| There.synchronize());
+    let stall = stalls_of(1, |stall| stall.domain() == type_name::<There>()).remove(0);
+    let [reader] = stall.readers() else { panic!("{stall}") };
+    assert_eq!((reader.thread_id(), reader.thread_name(), reader.has_exited()), (id, None, true));
+    assert!(stall.to_string().contains("exited while it was online"), "{stall}");
+}
+
+#[test]
+fn stall_report_names_the_registration_of_a_thread_that_has_deferred_before() {
+    qsbr::domain! { struct Own; }
+    let _running = deadline();
+    record_stalls();
+    let (registered, registers) = mpsc::channel();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let silent = thread::spawn(move || {
+        Own.call(|| ());
+        let handle = Own::register();
+        registered.send(line!() - 1).expect("the test listens");
+        let _ = stopped.recv();
+        drop(handle);
+    });
+    let line = registers.recv().expect("the thread registers");
+    let waiting = thread::spawn(|| Own.synchronize());
+    let stall = stalls_of(1, |stall| stall.domain() == type_name::<Own>()).remove(0);
+    assert_eq!(stall.readers()[0].registered_at().line(), line, "{stall}");
+    drop(stop);
+    silent.join().expect("no panic");
+    waiting.join().expect("the grace period ends");
+}

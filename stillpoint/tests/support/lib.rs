@@ -1,0 +1,40 @@
+//! What the tests of the library share.
+#![allow(missing_docs, missing_debug_implementations, reason = "for tests only")]
+
+#[cfg(not(loom))]
+pub mod asleep;
+#[cfg(not(loom))]
+pub mod callbacks;
+pub mod child;
+pub mod counting;
+pub mod deadline;
+#[cfg(not(loom))]
+pub mod fork;
+#[cfg(loom)]
+pub mod model;
+#[cfg(not(loom))]
+pub mod owner;
+pub mod panics;
+#[cfg(not(loom))]
+pub mod rseq;
+pub mod store_buffer;
+#[cfg(not(loom))]
+pub mod threads;
+pub mod time_limit;
+pub mod tracked;
+pub mod until;
+pub mod variants;
+#[cfg(not(loom))]
+pub mod waiting;
+
+/// The backends of the fence that the calling package's build of the library has.
+#[macro_export]
+macro_rules! backends {
+    () => {
+        if cfg!(feature = "signal-fence") {
+            &["membarrier", "signal", "seqcst"][..]
+        } else {
+            &["membarrier", "seqcst"][..]
+        }
+    };
+}
