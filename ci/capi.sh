@@ -66,7 +66,7 @@ static=$(flags "$release" | sed "s|-lstillpoint|$release/lib/libstillpoint.a|"; 
 runs() {
     local name=$1 begin=$SECONDS
     shift
-    timeout 120 "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; fail "$name failed"; }
+    timeout 300 "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; fail "$name failed"; }
     printf 'passed    %-44s %3d s\n' "$name" $((SECONDS - begin))
 }
 
@@ -94,7 +94,11 @@ gcc "${c[@]}" capi/tests/readers.c -o "$bin/program" $(shared "$release")
 runs "tests/readers, without membarrier" env STILLPOINT_FENCE=seqcst "$bin/program"
 gcc "${c[@]}" -DWITHOUT_GRACE_PERIODS capi/tests/readers.c -o "$bin/program" \
     $(shared "$release")
-if (timeout 60 "$bin/program") >"$scratch/log" 2>&1; then fail "tests/readers does not notice missing grace periods"; fi
+# On a busy machine not in each run.
+for ((tries = 0; tries < 20; tries++)); do
+    (timeout 300 "$bin/program") >"$scratch/log" 2>&1 || break
+done
+((tries < 20)) || fail "tests/readers does not notice missing grace periods"
 grep --quiet 'early == 0' "$scratch/log" || fail "tests/readers without grace periods fails for another reason"
 echo "detected  tests/readers without grace periods"
 gcc "${c[@]}" capi/tests/misuse.c -o "$bin/program" $(shared "$debug")

@@ -179,10 +179,10 @@ grep --quiet --fixed-strings "$PWD/compat/crossbeam-epoch" <<<"$tree" || fail "t
 echo "-- the tests and documented examples of crossbeam-deque, crossbeam-skiplist and crossbeam-epoch"
 cargo test --quiet "${all[@]}" --workspace --no-fail-fast
 echo "-- crossbeam-epoch's example"
-timeout 120 cargo run --quiet "${all[@]}" --package epoch --example sanitize
+timeout 900 cargo run --quiet "${all[@]}" --package epoch --example sanitize
 
 echo "-- a program with strings in a skip list, and a stalled thread"
-timeout 120 cargo run --quiet "${all[@]}" --package strings
+timeout 900 cargo run --quiet "${all[@]}" --package strings
 
 echo "-- the tests of cht, congee, crossbeam-skiplist-fd, lockfree-cuckoohash and moka"
 users=$scratch/users
@@ -266,7 +266,7 @@ broken() {
     lock "$copy" ci/locks/broken.lock
     all=(--locked --manifest-path "$copy/Cargo.toml" --package congee --lib)
     cargo test --quiet "${all[@]}" --no-run
-    for ((tries = 0; tries < 20; tries++)); do
+    for ((tries = 0; tries < 100; tries++)); do
         if ! cargo test --quiet "${all[@]}" "$test" >"$log" 2>&1; then
             grep --quiet 'assertion `left == right` failed' "$log" || { cat "$log" >&2; fail "$name: another failure"; }
             echo "refuted: $name"

@@ -9,7 +9,7 @@ programs=(hot_reload connection_table metrics_endpoint job_queue sorted_list)
 cargo build --workspace --examples
 for program in "${programs[@]}"; do
     echo "-- $program"
-    timeout 60 "${CARGO_TARGET_DIR:-target}/debug/examples/$program"
+    timeout 300 "${CARGO_TARGET_DIR:-target}/debug/examples/$program"
 done
 
 echo "-- tracing, metrics and serde"

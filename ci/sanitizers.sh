@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 source ci/lib.sh
 unset STILLPOINT_PERCPU STILLPOINT_FENCE STILLPOINT_MUTANT RUSTFLAGS
 
-limit=120 # seconds a program may take
+limit=600 # seconds after which a program counts as hanging
 export RUST_BACKTRACE=0
 log=$scratch/log
 

@@ -11,7 +11,7 @@ struct object {
 };
 
 static struct object *published[WRITERS];
-static int stop;
+static int stop, reading;
 static unsigned long early, reads, freed;
 
 static void check_alive(struct object *object)
@@ -41,7 +41,8 @@ static void *reader(void *argument)
             check_alive(objects[i]);
         CHECK(sp_rcu_in_read_section() == 1);
         CHECK(sp_rcu_read_unlock() == 0);
-        count++;
+        if (count++ == 0)
+            __atomic_fetch_add(&reading, 1, __ATOMIC_RELEASE);
     }
     __atomic_fetch_add(&reads, count, __ATOMIC_RELAXED);
     return NULL;
@@ -142,6 +143,8 @@ int main(void)
     }
     for (size_t i = 0; i < READERS; i++)
         readers[i] = start(reader, (void *)(i + 1));
+    /* Writers would be done before readers get a CPU. */
+    UNTIL(load(&reading) == READERS);
     pthread_t churner = start(churn, NULL);
     for (size_t i = 0; i < WRITERS; i++)
         writers[i] = start(writer, (void *)i);

@@ -41,9 +41,9 @@ get_next() {
         unpack "$next/root" "$next/debs" && touch "$next/complete"
 }
 
-# plain COMMAND...: without the oracle, 30 s at most. Runs a program, not the function of the same name.
+# plain COMMAND...: without the oracle, 100 s at most. Runs a program, not the function of the same name.
 plain() {
-    timeout --kill-after=1 30 env LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
+    timeout --kill-after=1 100 env LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
 
@@ -56,15 +56,15 @@ launch() {
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
 
-# audited FLAVOR COMMAND...: with the oracle, 30 s at most.
+# audited FLAVOR COMMAND...: with the oracle, 100 s at most.
 audited() {
-    (launch "$1" timeout --kill-after=1 30 "${@:2}")
+    (launch "$1" timeout --kill-after=1 100 "${@:2}")
 }
 
-# attempts PROCESS COMMAND...: repeats the command until it succeeds, while the process lives, 30 s at most.
+# attempts PROCESS COMMAND...: repeats the command until it succeeds, while the process lives, 100 s at most.
 attempts() {
     local i
-    for ((i = 0; i < 300; i++)); do
+    for ((i = 0; i < 1000; i++)); do
         "${@:2}" >/dev/null 2>&1 && return
         kill -0 "$1" 2>/dev/null || return
         sleep 0.1
@@ -91,7 +91,7 @@ trap 'end_left; rm -r "$scratch"' EXIT
 end() {
     local i status=0
     kill -TERM "$1" 2>/dev/null || true
-    for ((i = 0; i < 100; i++)); do
+    for ((i = 0; i < 1000; i++)); do
         kill -0 "$1" 2>/dev/null || break
         sleep 0.1
     done
