@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_epoch::{self as epoch, Collector, Owned};
 use support::deadline::deadline;
@@ -43,31 +43,25 @@ fn counter() -> &'static AtomicUsize {
 fn thread_that_defers_is_throttled_behind_a_stalled_one() {
     let _alone = ALONE.lock();
     let _running = deadline();
-    let (deferred, dropped) = (counter(), counter());
-    const COUNT: usize = 2 * MOST;
-    thread::scope(|scope| {
+    let dropped = counter();
+    let deferred = thread::scope(|scope| {
         let guard = epoch::pin();
-        scope.spawn(|| {
-            for _ in 0..COUNT {
-                defer(&Thread, dropped);
-                deferred.fetch_add(1, Release);
-            }
-        });
         // Until it does not go on: a throttled thread waits for a second.
-        let mut last = 0;
-        loop {
-            thread::sleep(Duration::from_millis(200));
-            let now = deferred.load(Acquire);
-            if now == last && now != 0 {
-                break;
-            }
-            last = now;
-        }
-        assert!(last <= MOST, "{last} values wait");
+        let deferring = scope.spawn(|| {
+            let is_throttled = |_: &usize| {
+                let begin = Instant::now();
+                defer(&Thread, dropped);
+                begin.elapsed() > Duration::from_millis(500)
+            };
+            (1..=2 * MOST).find(is_throttled).unwrap_or(2 * MOST)
+        });
+        let deferred = deferring.join().expect("it does not panic");
+        assert!(deferred <= MOST, "{deferred} values wait");
         assert_eq!(dropped.load(Acquire), 0);
         drop(guard);
+        deferred
     });
-    Thread.until(|| dropped.load(Acquire) == COUNT);
+    Thread.until(|| dropped.load(Acquire) == deferred);
 }
 
 /// The pinned thread waits for the one that is throttled, as a program may with crossbeam-epoch.

@@ -386,11 +386,15 @@ mod tests {
             }
             assert!(start.elapsed() >= THROTTLE_TIMEOUT);
             // From now on callers are throttled for a moment only.
-            let start = Instant::now();
-            for _ in 0..50 * BLOCK {
-                defer();
-            }
-            assert!(start.elapsed() < 40 * THROTTLE_TIMEOUT, "{:?}", start.elapsed());
+            let times: Vec<_> = (0..50)
+                .map(|_| {
+                    let start = Instant::now();
+                    (0..BLOCK).for_each(|_| defer());
+                    start.elapsed()
+                })
+                .collect();
+            // Not each, as a thread may also wait for a CPU.
+            assert!(times.iter().any(|time| *time < THROTTLE_TIMEOUT), "{times:?}");
             assert!(Own.stats().limit_overruns >= before + 50);
             drop(held);
             // After progress they are throttled for longer again.

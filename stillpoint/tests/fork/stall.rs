@@ -21,7 +21,7 @@ fn stall() {
     static ENTERED: AtomicBool = AtomicBool::new(false);
     ENTERED.store(false, Relaxed);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let reader = scope.spawn(|| {
             let _guard = Own::enter();
             ENTERED.store(true, Release);
             while REPORTED_BY.load(Acquire) != process::id().into() {
@@ -32,6 +32,8 @@ fn stall() {
             thread::yield_now();
         }
         Own.synchronize();
+        // A scope does not wait for the end of its threads: see `fork::is_alone`.
+        reader.join().expect("no panic");
     });
 }
 
@@ -58,7 +60,7 @@ fn child_uses_readers_again() {
     // Two threads at once: so there are two readers, one of them free at the fork.
     thread::scope(|scope| {
         Own::register();
-        scope.spawn(Own::register);
+        scope.spawn(Own::register).join().expect("no panic");
     });
     let readers = Own.stats().readers;
     assert_eq!(readers, 2);

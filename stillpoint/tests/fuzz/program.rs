@@ -13,6 +13,7 @@ use std::env;
 use std::fmt::Debug;
 use std::fs;
 use std::io::{self, Write as _};
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::Barrier;
@@ -35,8 +36,6 @@ const ROUNDS: usize = 20;
 /// How many programs a test runs, and for how long at most, unless the environment says how many.
 const CASES: u32 = 48;
 const TIME: Duration = Duration::from_secs(3);
-/// How many times a broken system is tried.
-const ATTEMPTS: usize = 8;
 
 /// A step of `thread`.
 #[derive(Debug, Clone)]
@@ -357,7 +356,7 @@ pub fn holds<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
 }
 
 /// Expects that [`check`] finds the error of a broken system: with one of `words` in the message, in a program of at
-/// most `steps` steps. That may take a few attempts: on a busy machine few programs run, and a step that should wait and
+/// most `steps` steps. That may take many attempts: on a busy machine few programs run, and a step that should wait and
 /// does not is now and then mistaken for one that does.
 pub fn is_found<S: System, M: Model<Op = S::Op, Seen = S::Seen>, O: Strategy<Value = S::Op>>(
     words: &[&str],
@@ -365,7 +364,9 @@ pub fn is_found<S: System, M: Model<Op = S::Op, Seen = S::Seen>, O: Strategy<Val
     ops: impl Fn() -> O,
     make: impl Fn(How) -> (S, M),
 ) {
-    let mut failures = (0..ATTEMPTS).filter_map(|_| check(&[How::InStep], ops(), &make).err());
+    let begin = Instant::now();
+    let attempts = iter::repeat_with(|| check(&[How::InStep], ops(), &make).err());
+    let mut failures = attempts.take_while(|_| begin.elapsed() < 10 * *TIME_LIMIT).flatten();
     let small = |failure: &String| {
         words.iter().any(|words| failure.contains(words)) && failure.matches("thread: ").count() <= steps
     };

@@ -7,7 +7,7 @@ use std::io;
 use std::process::id;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
@@ -15,6 +15,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use stillpoint::rcu;
 use support::child;
 use support::deadline::deadline;
+use support::time_limit::TIME_LIMIT;
 
 /// How a thread is scheduled.
 #[derive(Debug, PartialEq)]
@@ -140,7 +141,7 @@ fn callback_of_a_polling_real_time_thread_runs_while_it_polls() {
         let begin = Instant::now();
         rcu::call(|| CALLED.store(true, Release));
         // Not for ever: nothing else runs on this CPU meanwhile.
-        while !CALLED.load(Acquire) && begin.elapsed() < Duration::from_secs(5) {
+        while !CALLED.load(Acquire) && begin.elapsed() < *TIME_LIMIT / 2 {
             spin_loop();
         }
         assert!(CALLED.load(Acquire), "the worker does not run");

@@ -396,6 +396,7 @@ fn panicking_destructors_of_nodes_are_counted() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
+    let before = Own.stats().panics;
     let guard = Own::enter();
     let first: Atomic<Fragile, Own> = Atomic::new(Owned::new(Fragile(Tracked(&DROPS))));
     let slice: Atomic<[Fragile], Own> = Atomic::new(Owned::init(vec![Fragile(Tracked(&DROPS))]));
@@ -406,7 +407,9 @@ fn panicking_destructors_of_nodes_are_counted() {
     }
     drop(guard);
     Own.barrier();
-    assert_eq!((Own.stats().panics, DROPS.load(Acquire)), (2, 2));
+    // Panics are those of the process, also of other tests.
+    assert!(Own.stats().panics >= before + 2);
+    assert_eq!(DROPS.load(Acquire), 2);
 }
 
 #[test]

@@ -97,6 +97,16 @@ impl Stack {
 fn check<D: RcuDomain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut Option<Guard<D>>) + Sync) {
     let _running = deadline();
     D::INSTANCE.set_limits(LIMITS);
+    // Where threads wait for a CPU for ten seconds, a writer overruns the limit.
+    until(|| is_bounded::<D>(len, &operation));
+}
+
+/// Checks it once. Returns `false` if a writer was throttled for so long that it went on nevertheless.
+fn is_bounded<D: RcuDomain>(
+    len: usize,
+    operation: &(impl Fn(&Stack, String, u64, &mut Option<Guard<D>>) + Sync),
+) -> bool {
+    let first = D::INSTANCE.stats();
     let stack = Stack {
         head: AtomicPtr::default(),
         live: Box::leak(Box::default()),
@@ -149,13 +159,15 @@ fn check<D: RcuDomain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut 
     });
     D::INSTANCE.barrier();
     let (stats, live) = (D::INSTANCE.stats(), stack.live);
-    assert_eq!((live.now.load(Relaxed), stats.done, stats.limit_overruns), (0, THREADS * OPERATIONS, 0));
+    assert_eq!((live.now.load(Relaxed), stats.done - first.done), (0, THREADS * OPERATIONS));
+    let is_in_time = stats.limit_overruns == first.limit_overruns;
     let (most, most_bytes, live) = (most.into_inner(), most_bytes.into_inner(), live.peak.load(Relaxed));
     let seen = format!("at most {most} nodes of {most_bytes} bytes waited, {live} existed; {LIMITS:?}");
     // The stack has a node for each thread that has not popped yet.
     let bounded =
         most <= 2 * LIMITS.count && most_bytes <= 2 * LIMITS.bytes && live <= 2 * LIMITS.count + THREADS;
-    assert!(bounded, "{seen}");
+    assert!(bounded || !is_in_time, "{seen}");
+    is_in_time
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use stillpoint::Domain as _;
 use stillpoint::rcu::{Rcu, RcuDomain};
@@ -167,8 +168,9 @@ fn peak<D: RcuDomain, const SIZE: usize>(domain: D, count: usize) -> usize {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Relaxed) {
-                let _guard = D::enter();
-                for _ in 0..1000 {
+                let (_guard, begin) = (D::enter(), Instant::now());
+                // Beside other load it may take long to yield.
+                for _ in (0..1000).take_while(|_| begin.elapsed() < Duration::from_millis(20)) {
                     thread::yield_now();
                 }
             }

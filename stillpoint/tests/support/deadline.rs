@@ -17,13 +17,17 @@ pub struct Running {
 pub fn deadline() -> Running {
     let test = thread::current().name().unwrap_or("a test").to_owned();
     let (ended, watched) = mpsc::channel();
+    let (starts, started) = mpsc::channel();
     let limit = *TIME_LIMIT;
     thread::spawn(move || {
+        starts.send(()).expect("the test waits");
         if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             // Not `eprintln!`, whose output is captured until the test ends.
             let _ = writeln!(io::stderr(), "\n{test} has not ended after {limit:?}");
             process::exit(101);
         }
     });
+    // So that it does not start while the test forks: the child could not start threads.
+    started.recv().expect("the thread starts");
     Running { _ended: ended }
 }

@@ -13,8 +13,8 @@ static TIME_FACTOR: LazyLock<f64> = LazyLock::new(|| {
     factor.unwrap_or_else(|| panic!("{FACTOR} is {text:?}: it must be a number from 0.001 to 1e6"))
 });
 
-/// A minute, times that factor.
-pub static TIME_LIMIT: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(60).mul_f64(*TIME_FACTOR));
+/// Three minutes, times that factor: the longest tests take some seconds, and many times that beside other load.
+pub static TIME_LIMIT: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(180).mul_f64(*TIME_FACTOR));
 
 /// Returns the repetitions of a loop that repeats `count` times: fewer, by that factor, on slow machines.
 pub fn repetitions(count: usize) -> usize {
