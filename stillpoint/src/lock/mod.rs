@@ -53,9 +53,10 @@
 //! - Where the lock is not the bottleneck, fairness costs up to a tenth of the throughput: `docs/measurements.md` has the
 //!   figures.
 //! - A thread spins for some microseconds and yields its CPU before it sleeps, which costs CPU time. While threads
-//!   contend, each yields its CPU every 50 us. Beside other busy programs, the scheduler lets these run first, for a time
-//!   slice of some milliseconds each. A thread that holds another lock delays its waiters by that time. Timed
-//!   waits do not yield; nor do threads that are bound to one CPU, or have a deadline or a real-time priority.
+//!   contend, each yields its CPU every 50 us, and up to eight times before it sleeps. Beside other busy programs, the scheduler lets these run first, for a time
+//!   slice of some milliseconds each. A thread that holds another lock delays its waiters by that time, and a
+//!   timed wait may take as much longer. Threads that are bound to one CPU, or have a deadline or a real-time priority, do
+//!   not yield.
 //! - A contended acquisition calls `sched_getscheduler`, `sched_getaffinity`, `sched_yield`, `futex` and the clock. A
 //!   seccomp filter may deny the first three by an error. A filter that kills the process has to allow them.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads wait outside of
@@ -73,8 +74,8 @@
 //!   [`Condvar`] is process-private too.
 //! - A thread that is preempted while it changes the list of a [`Condvar`]'s waiters, which takes some nanoseconds for
 //!   each, delays the others that wait or notify there.
-//! - A thread that repeats timed waits at several locks, while no thread releases them, has a place in one of the
-//!   queues, and waits for the other locks outside of their queues.
+//! - A thread that repeats timed waits at more than eight locks, while no thread releases them, has a place in eight of
+//!   the queues, and waits for the other locks outside of their queues.
 //! - In the child of a `fork`, a lock that another thread held stays held, as usual. A lock that the forking thread
 //!   held, or that was free, can be used, whatever threads waited for it in the parent. Forks in signal handlers that
 //!   have interrupted an operation of a lock are not supported.
@@ -84,11 +85,12 @@
 //! Readers of a [`RwLock`] count themselves on their CPU, so they do not slow each other down. A writer queues as for a
 //! [`Mutex`], shuts the readers out, executes [`fence::heavy`](crate::fence::heavy) if the lock has been read often
 //! since the last write, and waits until the readers that it found have left. When it releases the lock, all readers
-//! that have arrived are admitted, before the next writer.
+//! that sleep are admitted, before the next writer.
 //!
 //! - A write after many reads costs a heavy fence: half a microsecond to some ten microseconds, and an interrupt of each
 //!   CPU that runs the process. While a lock is written often, its readers share a word instead, and there is no fence.
-//! - Readers that wait, and writers that wait for readers, spin for some microseconds, then sleep.
+//! - Readers that wait, and writers that wait for readers, spin for some microseconds, then yield their CPUs up to eight
+//!   times, then sleep.
 //! - Where the kernel lacks or denies `membarrier`, readers execute fences; where rseq is missing, atomic instructions.
 //!   If `membarrier` is denied after it was chosen, writes panic and release the lock.
 //! - A signal handler may call `try_read`, and unlock what it has read; nothing else. If the C library does not register

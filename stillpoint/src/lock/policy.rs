@@ -6,6 +6,8 @@ use super::events::Event;
 pub const SPIN_NS: u32 = 6_000;
 /// Pauses of a thread that spins, before they double.
 pub const SHORT_PAUSES: u32 = 3;
+/// How often a thread that waits for a reader-writer lock's gate, or its readers, yields its CPU before it sleeps.
+pub const GATE_YIELDS: u32 = if cfg!(loom) { 0 } else { 8 };
 /// A multiple of `BYPASS_NS`: waiters park for that long at most, and a head that was bypassed gets no reservation
 /// for that long.
 pub const BYPASS_APART: u64 = 16;
@@ -26,7 +28,7 @@ pub trait Policy: Send + Sync + 'static {
     /// Most nanoseconds between two loads of the word by a thread that spins.
     const BACKOFF_NS: u32 = 1_000;
     /// How often a thread that found the lock reserved, or has spun without success, yields its CPU before it queues.
-    const YIELDS: u32 = 1;
+    const YIELDS: u32 = if cfg!(loom) { 1 } else { 8 };
     /// Nanoseconds for which a thread contends for the same lock before it yields its CPU.
     const YIELD_AFTER_NS: u64 = 50_000;
     /// Nanoseconds for which the head waits before it reserves the lock itself.

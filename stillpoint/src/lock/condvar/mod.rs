@@ -342,13 +342,13 @@ mod tests {
     use std::thread;
 
     use super::super::mutex::api::Mutex;
-    use super::super::mutex::nodes::AllNodes;
+    use super::super::mutex::nodes::{AllNodes, exclude_other_tests};
     use super::*;
     use support::deadline::deadline;
 
     #[test]
     fn waiter_without_a_node_sees_the_change_soon() {
-        let _running = deadline();
+        let (_running, _alone) = (deadline(), exclude_other_tests());
         let (is_over, changed) = (Mutex::new(false), Condvar::new());
         let nodes = AllNodes::alloc();
         thread::scope(|scope| {

@@ -212,19 +212,19 @@ impl NodeTable {
         }
     }
 
-    /// Resets the table in the child of a fork. Its only thread keeps the node `own`. Nodes that may be in a queue
-    /// are dead, all others are free.
+    /// Resets the table in the child of a fork. Its only thread has no node. Nodes that may be in a queue are dead, all
+    /// others are free.
     ///
     /// A queue names no node that is `IDLE`: a node gets another state before it is enqueued, and becomes `IDLE` after
     /// it was unlinked. The child has a prefix of each thread's writes, since `fork` stops writes to the pages that it
     /// copies.
     #[cfg(not(loom))]
-    pub fn reset_in_child(&self, own: u32) {
+    pub fn reset_in_child(&self) {
         // Relaxed, all: the only thread.
         self.free_list.store(0, Relaxed);
         let mut flags = 0;
         let last = self.never_used.load(Relaxed).min(CAPACITY as u32 - 1);
-        for id in (1..=last).filter(|&id| id != own) {
+        for id in 1..=last {
             let state = &self.node(id).state;
             if state.load(Relaxed) == IDLE {
                 self.free(id);
@@ -256,6 +256,13 @@ loom::lazy_static! {
 #[inline(always)]
 pub fn table() -> &'static NodeTable {
     &TABLE
+}
+
+/// Excludes the other unit tests that take all nodes, or that give some back.
+#[cfg(all(test, not(loom)))]
+pub fn exclude_other_tests() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// All free nodes, until dropped. Until then, a thread without a node waits unqueued.

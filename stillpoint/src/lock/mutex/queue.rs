@@ -98,7 +98,7 @@ impl<P: Policy> WaitQueue<'_, P> {
     /// Takes the lock in the queue, with the node `id`, which is already in it.
     pub fn rejoin(&self, id: u32, until: Option<u64>, may_abandon: bool) -> Outcome {
         let node = table().node(id);
-        match self.wait_in_queue(node, until, may_abandon) {
+        match self.wait_in_queue(id, node, until, may_abandon) {
             Some(outcome) => outcome,
             None => self.lock_as_head(id, node, until),
         }
@@ -154,7 +154,7 @@ impl<P: Policy> WaitQueue<'_, P> {
     }
 
     /// Parks until the node is the head. Returns an outcome if the wait ends before that. The kernel's `pv_wait_node`.
-    fn wait_in_queue(&self, node: &Node, until: Option<u64>, may_abandon: bool) -> Option<Outcome> {
+    fn wait_in_queue(&self, id: u32, node: &Node, until: Option<u64>, may_abandon: bool) -> Option<Outcome> {
         let after = |intervals| now().saturating_add(P::BYPASS_NS.saturating_mul(intervals));
         let mut intervals = 1;
         let mut next_try = (P::BYPASS && may_abandon).then(|| after(intervals));
@@ -170,7 +170,7 @@ impl<P: Policy> WaitQueue<'_, P> {
                     let is_stalled = is_reserved(word) && LockWord::<P>::head_is_stalled(head(word));
                     if let Some(moment) = next_try {
                         if is_stalled || now() >= moment {
-                            if let Some(outcome) = self.try_leave_and_bypass(node) {
+                            if let Some(outcome) = self.try_leave_and_bypass(id, node) {
                                 return Some(outcome);
                             }
                             intervals = if is_reserved(word) { 1 } else { (intervals * 2).min(BYPASS_APART) };
@@ -184,7 +184,7 @@ impl<P: Policy> WaitQueue<'_, P> {
                     P::count(Event::WaitNode);
                     if !node.state.wait(WAITING_PARKED, end) {
                         self.count_wake_up(node);
-                    } else if until == end && self.abandon(node) {
+                    } else if until == end && self.abandon(id, node) {
                         return Some(Outcome::TimedOut);
                     }
                 }
@@ -197,12 +197,12 @@ impl<P: Policy> WaitQueue<'_, P> {
     }
 
     /// Leaves the node in the queue without a waiter. Returns `false` if it has been promoted.
-    fn abandon(&self, node: &Node) -> bool {
+    fn abandon(&self, id: u32, node: &Node) -> bool {
         node.owned.exclusive();
         // Release: publishes what the owner did with the node; pairs with the Acquire in `promote_next`.
         let abandoned = node.state.compare_exchange(WAITING_PARKED, ABANDONED, Release, Relaxed).is_ok();
         if abandoned {
-            waiter::with(|waiter| waiter.abandoned_at.set(self.0.address()));
+            waiter::with(|waiter| waiter.abandons(id, self.0.address()));
         }
         abandoned
     }
@@ -210,13 +210,13 @@ impl<P: Policy> WaitQueue<'_, P> {
     /// Spins for a lock that can be taken past the head, and abandons the node before it takes the lock. Returns `None`
     /// if the wait continues.
     #[cold]
-    fn try_leave_and_bypass(&self, node: &Node) -> Option<Outcome> {
+    fn try_leave_and_bypass(&self, id: u32, node: &Node) -> Option<Outcome> {
         let (mut spin, mut abandoned) = (Spin::new(), false);
         loop {
             let word = self.0.load(Relaxed);
             if LockWord::<P>::may_bypass(word) {
                 // If it fails, the node was promoted.
-                if !abandoned && !self.abandon(node) {
+                if !abandoned && !self.abandon(id, node) {
                     return None;
                 }
                 abandoned = true;

@@ -24,9 +24,9 @@
 //!
 //! After [`Policy::YIELDS`] yields of the last two kinds, the thread queues, and parks.
 //!
-//! A thread that yields stands behind all that the scheduler has for its CPU. So timed waits do not yield, nor do
-//! threads with a deadline or a real-time priority. Threads that are bound to one CPU do not either: the next wake-up
-//! costs them nothing, and the queue bounds their waits better.
+//! A thread that yields stands behind all that the scheduler has for its CPU. So threads with a deadline or a real-time
+//! priority do not yield, nor do waits whose time is over. Threads that are bound to one CPU do not either: the next
+//! wake-up costs them nothing, and the queue bounds their waits better.
 //!
 //! # Invariants
 //!
@@ -61,8 +61,8 @@ use super::waiter::{self, Place};
 use super::word::{LOCKED, LockWord, PARKED, PENDING, head, is_reserved};
 use crate::lock::events::Event;
 use crate::lock::policy::Policy;
-use crate::lock::spin::Spin;
-use crate::sync::{Ordering::*, can_yield, const_unless_loom, fence, now, step, yield_now};
+use crate::lock::spin::{Spin, Yields};
+use crate::sync::{Ordering::*, const_unless_loom, fence, now, step};
 
 /// The queued lock, with the mechanisms and constants of a policy.
 #[derive(Debug)]
@@ -191,8 +191,14 @@ impl<P: Policy> Raw<P> {
             loop {
                 P::count(Event::LockSlowpath);
                 // A thread that may still have a node in the queue does not spin.
-                if waiter.abandoned_at.get() != lock && self.spin(until.is_none()) {
-                    return true;
+                if !waiter.has_abandoned_at(lock) {
+                    if self.spin(until) {
+                        return true;
+                    }
+                    // A place in the queue for no time would only burden the others.
+                    if until.is_some_and(|until| now() > until) {
+                        return false;
+                    }
                 }
                 let (id, outcome) = match waiter.acquire(lock, until.is_some()) {
                     Place::Tail(id) => (id, queue.lock(id, until, waiter.owns(id))),
@@ -209,17 +215,15 @@ impl<P: Policy> Raw<P> {
         })
     }
 
-    /// Spins for a bounded time, then, if it `may_yield`, yields the CPU to other threads. Returns `true` if the caller
-    /// holds the lock.
+    /// Spins for a bounded time, then yields the CPU to other threads unless the clock shows `until`. Returns `true` if
+    /// the caller holds the lock.
     ///
     /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
     /// between the loads double up to a bound.
-    fn spin(&self, may_yield: bool) -> bool {
-        let mut yields = if may_yield { P::YIELDS } else { 0 };
-        if yields > 0
-            && waiter::with(|waiter| waiter.has_contended_for(self.word.address(), P::YIELD_AFTER_NS, now()))
-        {
-            Self::yield_cpu();
+    fn spin(&self, until: Option<u64>) -> bool {
+        let mut yields = Yields::<P>::new(P::YIELDS, until);
+        if waiter::with(|waiter| waiter.has_contended_for(self.word.address(), P::YIELD_AFTER_NS, now())) {
+            yields.yield_cpu();
         }
         let mut spin = Spin::with_backoff(P::BACKOFF_NS);
         loop {
@@ -233,23 +237,10 @@ impl<P: Policy> Raw<P> {
             if !is_reserved && spin.pause() {
                 continue;
             }
-            if yields == 0 || !Self::yield_cpu() {
+            if !yields.next() {
                 return false;
             }
-            step!("yield-not-counted", yields -= 1);
         }
-    }
-
-    /// Yields the CPU to other threads, if that takes a short time. Returns `true` if so.
-    fn yield_cpu() -> bool {
-        let yields = can_yield();
-        if yields {
-            P::count(Event::Yield);
-            yield_now();
-        }
-        // Also if it cannot yield, so as not to find that out at each wait.
-        waiter::with(|waiter| waiter.has_yielded(now()));
-        yields
     }
 
     /// Slow path of a release: wakes the parked head and unqueued waiters, if any. `word` is the value before the

@@ -1,4 +1,4 @@
-//! A thread that waits for locks: its node, a count of steals, and for how long it has contended.
+//! A thread that waits for locks: its nodes, a count of steals, and for how long it has contended.
 //!
 //! A thread allocates a node at its first wait and frees it when it exits. [`Waiter::node_in_use`] is set while it
 //! uses a node. A signal handler that finds it set must not touch the node: it can take a free lock as an
@@ -6,8 +6,9 @@
 //!
 //! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that lock
 //! again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it for any
-//! lock. Meanwhile the thread borrows another node for each wait. A borrowed node cannot be abandoned, so timed waits
-//! are unqueued then, and each thread leaves at most one node behind.
+//! lock. Meanwhile the thread allocates another one for other locks, and keeps [`OWN_NODES`] at most. If all of these
+//! are abandoned, it borrows a node for each wait. A borrowed node cannot be abandoned, so timed waits are unqueued
+//! then, and the nodes that a thread leaves behind are bounded.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
@@ -17,16 +18,31 @@ use crate::lock::policy::CLOCK_CHECK_EVERY;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::step;
 
+/// Nodes that a thread keeps at most.
+const OWN_NODES: usize = if cfg!(loom) { 1 } else { 8 };
+
+/// A place for a node that the thread keeps.
+#[derive(Debug)]
+struct Own {
+    /// The node, or 0.
+    id: Cell<u32>,
+    /// The address of the lock in whose queue it was abandoned, if it has not been used since; otherwise 0.
+    abandoned_at: Cell<usize>,
+}
+
+impl Own {
+    const fn new() -> Self {
+        Self { id: Cell::new(0), abandoned_at: Cell::new(0) }
+    }
+}
+
 /// See the [module](self). Only the thread and its signal handlers access it, so it uses `core`'s atomics in the models
 /// too.
 #[derive(Debug)]
 pub struct Waiter {
     /// 1 while the thread uses a node or looks for one. A signal handler that finds 1 leaves the nodes alone.
     node_in_use: AtomicU32,
-    /// The node, or 0.
-    own: Cell<u32>,
-    /// The address of the lock in whose queue the node was abandoned, if it has not been used since; otherwise 0.
-    pub abandoned_at: Cell<usize>,
+    own: [Own; OWN_NODES],
     /// Locks taken past a queue.
     steals: Cell<u32>,
     /// The address of the lock for which the thread last contended, and when.
@@ -65,8 +81,7 @@ impl Waiter {
     const fn new() -> Self {
         Self {
             node_in_use: AtomicU32::new(0),
-            own: Cell::new(0),
-            abandoned_at: Cell::new(0),
+            own: [const { Own::new() }; OWN_NODES],
             steals: Cell::new(0),
             contended: Cell::new((0, 0)),
             contends_since: Cell::new(0),
@@ -87,32 +102,57 @@ impl Waiter {
     }
 
     fn find_place(&self, lock: usize, is_timed: bool) -> Place {
-        let own = self.own.get();
-        if own != 0 {
-            let state = &table().node(own).state;
+        let (mut idle, mut unused) = (None, None);
+        for own in &self.own {
+            let id = own.id.get();
+            if id == 0 {
+                unused = Some(own);
+                continue;
+            }
+            let state = &table().node(id).state;
             // Relaxed: only the owner has used the node.
-            let rejoins = self.abandoned_at.get() == lock
-                && state.compare_exchange(ABANDONED, WAITING, Relaxed, Relaxed).is_ok();
+            if own.abandoned_at.get() == lock
+                && state.compare_exchange(ABANDONED, WAITING, Relaxed, Relaxed).is_ok()
+            {
+                own.abandoned_at.set(0);
+                return Place::Rejoined(id);
+            }
             // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`.
-            if rejoins || state.load(Acquire) == IDLE {
-                self.abandoned_at.set(0);
-                return if rejoins { Place::Rejoined(own) } else { Place::Tail(own) };
+            if state.load(Acquire) == IDLE {
+                idle = Some(own);
             }
         }
-        let keeps = own == 0 && exit::arm();
-        if is_timed && !keeps {
+        if let Some(own) = idle {
+            own.abandoned_at.set(0);
+            return Place::Tail(own.id.get());
+        }
+        let kept = unused.filter(|_| exit::arm());
+        if is_timed && kept.is_none() {
             return Place::Unqueued;
         }
         let Some(id) = table().alloc() else { return Place::Unqueued };
-        if keeps {
-            self.own.set(id);
+        if let Some(own) = kept {
+            own.id.set(id);
         }
         Place::Tail(id)
     }
 
     /// Returns `true` if the thread keeps this node, and so may abandon it.
     pub fn owns(&self, id: u32) -> bool {
-        self.own.get() == id
+        self.own.iter().any(|own| own.id.get() == id)
+    }
+
+    /// Records that the thread has abandoned a node that it keeps, in the queue of the lock at this address.
+    pub fn abandons(&self, id: u32, lock: usize) {
+        // In some models the node is no thread's.
+        if let Some(own) = self.own.iter().find(|own| own.id.get() == id) {
+            own.abandoned_at.set(lock);
+        }
+    }
+
+    /// Returns `true` if a node of this thread may still be in the queue of the lock at this address.
+    pub fn has_abandoned_at(&self, lock: usize) -> bool {
+        self.own.iter().any(|own| own.abandoned_at.get() == lock)
     }
 
     /// Ends the use of a node. A borrowed node, which is in no queue, is freed.
@@ -123,14 +163,16 @@ impl Waiter {
         self.node_in_use.store(0, Release);
     }
 
-    /// Gives up the node when the thread exits. A later destructor that locks allocates another one.
+    /// Gives up the nodes when the thread exits. A later destructor that locks allocates another one.
     pub fn exit(&self) {
         let was = self.node_in_use.swap(1, Acquire);
-        let own = self.own.replace(0);
-        if self.abandoned_at.replace(0) != 0 {
-            table().free_at_exit(own);
-        } else if own != 0 {
-            step!("own-node-leaked", table().free(own));
+        for own in &self.own {
+            let id = own.id.replace(0);
+            if own.abandoned_at.replace(0) != 0 {
+                table().free_at_exit(id);
+            } else if id != 0 {
+                step!("own-node-leaked", table().free(id));
+            }
         }
         self.node_in_use.store(was, Release);
     }
@@ -177,7 +219,7 @@ mod exit {
     use core::ffi::c_void;
     use core::ptr;
 
-    use super::{IDLE, Relaxed, Waiter, table, with};
+    use super::{Waiter, table, with};
     use crate::sys::fork::{ForkHook, register_for_fork};
     use crate::sys::init_array;
     use crate::sys::tls_destructor::AtThreadExit;
@@ -206,21 +248,49 @@ mod exit {
     }
 
     fn in_child() {
-        with(|waiter| {
-            let own = waiter.own.get();
-            // An abandoned node is dropped with its queue. Relaxed: the only thread.
-            if own != 0 && table().node(own).state.load(Relaxed) != IDLE {
-                waiter.own.set(0);
-            }
-            waiter.abandoned_at.set(0);
-            table().reset_in_child(waiter.own.get());
-        });
+        // The table frees those that are in no queue.
+        with(|waiter| waiter.own.iter().for_each(|own| (own.id.set(0), own.abandoned_at.set(0)).1));
+        table().reset_in_child();
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::nodes::exclude_other_tests;
     use super::*;
+
+    fn tail(waiter: &Waiter, lock: usize, is_timed: bool) -> u32 {
+        let Place::Tail(id) = waiter.acquire(lock, is_timed) else { panic!("no new node") };
+        id
+    }
+
+    #[test]
+    fn thread_keeps_its_places_in_several_queues() {
+        let _alone = exclude_other_tests();
+        let waiter = Waiter::new();
+        let abandoned: Vec<u32> = (1..=OWN_NODES)
+            .map(|lock| {
+                let id = tail(&waiter, lock, true);
+                table().node(id).state.store(ABANDONED, Relaxed);
+                waiter.abandons(id, lock);
+                waiter.release(id);
+                id
+            })
+            .collect();
+        assert_eq!(waiter.acquire(100, true), Place::Unqueued, "a borrowed node cannot be abandoned");
+        let borrowed = tail(&waiter, 100, false);
+        assert!(!waiter.owns(borrowed) && !abandoned.contains(&borrowed));
+        waiter.release(borrowed);
+        for (lock, &id) in (1..).zip(&abandoned) {
+            assert!(waiter.has_abandoned_at(lock));
+            assert_eq!(waiter.acquire(lock, true), Place::Rejoined(id));
+            table().node(id).state.store(IDLE, Relaxed);
+            waiter.release(id);
+            assert!(!waiter.has_abandoned_at(lock));
+        }
+        waiter.exit();
+        assert!(!abandoned.iter().any(|&id| waiter.owns(id)));
+    }
 
     #[test]
     fn thread_yields_once_a_period_while_it_contends() {

@@ -33,8 +33,8 @@
 //! |---|---|---|---|
 //! | open | none | holds the lock | a writer to draining, with a heavy fence |
 //! | shut | `SHUT` | holds the lock after a read-modify-write of the gate | a reader, if there have been as many since the last writer as cost a heavy fence, to open; a writer to draining, without a fence |
-//! | draining | `SHUT`, `DRAINING` | waits; a recursive one enters | the writer to held, or to shut if it gives up |
-//! | held | all three | waits | the writer to shut |
+//! | draining | `SHUT`, `DRAINING` | tries again for a bounded time, then waits; a recursive one enters | the writer to held, or to shut if it gives up |
+//! | held | all three | the same | the writer to shut |
 //!
 //! `writers` is the [queued lock](crate::lock::mutex::raw). Its holder is the writer, or the one upgradable reader. An upgradable
 //! reader leaves the gate as it is, and is not counted: an upgrade is the second half of a write lock.
@@ -72,9 +72,11 @@
 //!    all waiters and changes the phase, the reader's removes itself from an unchanged phase.
 //! 7. *No waiting reader sleeps too long.* It sleeps only while the lower half of the gate is one with its phase and
 //!    [`SLEEPERS`]. The compare-exchange that ends the phase finds the flag, and then wakes all.
-//! 8. *No thread starves.* A reader that arrives at a draining or held gate waits for this writer only: the next
-//!    one waits until the admitted readers have left. A writer that drains waits for the readers that it found, and for
-//!    recursive ones. Writers and upgradable readers wait for each other as the queued lock orders them.
+//! 8. *No thread starves.* A reader that finds the gate draining or held spins, then yields its CPU some times, and
+//!    enters if it finds another gate meanwhile. Then it registers as a waiter, and waits for this writer only: the next
+//!    one waits until the admitted readers have left. (If readers registered at once, each write would have to wait until
+//!    all of them have had a CPU.) A writer that drains waits for the readers that it found, and for recursive ones.
+//!    Writers and upgradable readers wait for each other as the queued lock orders them.
 //!
 //! The phase has 27 bits, and changes once while a reader waits to run: the next writer cannot hold the lock before
 //! that reader has left. Writers that give up admit waiting readers too, so 2²⁷ of them, and as many readers that they
@@ -112,8 +114,8 @@ use crate::sync::{Futex, Futex32, Ordering::*, const_unless_loom, step};
 
 use crate::lock::events::Event;
 use crate::lock::mutex::raw::Raw;
-use crate::lock::policy::Policy;
-use crate::lock::spin::Spin;
+use crate::lock::policy::{GATE_YIELDS, Policy};
+use crate::lock::spin::{Spin, Yields};
 
 pub const SHUT: u64 = 1;
 pub const DRAINING: u64 = 2;
@@ -246,6 +248,7 @@ impl<P: Policy> RawRw<P> {
     /// Takes the lock for reading, with a read-modify-write of the gate. The caller may have been counted.
     #[cold]
     fn lock_shared_slow(&self, recursive: bool, timeout: Timeout, mut counted: bool) -> bool {
+        let mut patience = None;
         loop {
             // Acquire: as in `lock_shared`.
             let word = self.gate.load(Acquire);
@@ -256,6 +259,11 @@ impl<P: Policy> RawRw<P> {
                 }
                 if timeout == Timeout::Immediate {
                     return false;
+                }
+                let (spin, yields) = patience
+                    .get_or_insert_with(|| (Spin::new(), Yields::<P>::new(GATE_YIELDS, timeout.end())));
+                if spin.pause() || yields.next() {
+                    continue;
                 }
                 // Relaxed, both: carries nothing.
                 if self.gate.compare_exchange(word, word + ONE_WAITER, Relaxed, Relaxed).is_ok() {
@@ -314,15 +322,11 @@ impl<P: Policy> RawRw<P> {
     /// Blocks until a writer ends the phase, for a reader that is counted as a waiter. Returns `true` if the caller
     /// holds the lock.
     fn wait_for_admission(&self, phase: u64, timeout: Timeout) -> bool {
-        let mut spin = Spin::new();
         loop {
             // Acquire: as in `lock_shared`.
             let word = self.gate.load(Acquire);
             if word & PHASE != phase {
                 return true;
-            }
-            if spin.pause() {
-                continue;
             }
             let asleep = word | SLEEPERS;
             // Relaxed: carries nothing.

@@ -11,7 +11,8 @@ use super::gate::{
     WAITERS, fence_took, gate_was_shut,
 };
 use crate::lock::events::Event;
-use crate::lock::policy::Policy;
+use crate::lock::policy::{GATE_YIELDS, Policy};
+use crate::lock::spin::Yields;
 
 /// How often a writer sums the counters before it sleeps.
 const SUMS: u32 = 100;
@@ -140,6 +141,13 @@ impl<P: Policy> RawRw<P> {
         }
         if timeout == Timeout::Immediate {
             return false;
+        }
+        // A reader may need this CPU.
+        let mut yields = Yields::<P>::new(GATE_YIELDS, timeout.end());
+        while yields.next() {
+            if self.try_hold() == 0 {
+                return shutting.succeeds();
+            }
         }
         if !was_open {
             // A reader that leaves is in the sums, or counts down (5).

@@ -28,7 +28,7 @@ pub const MAX_WAIT_TO_STD: Metric = Metric::ratio("max_wait_to_std");
 
 /// The variants of the quick run and of the report.
 const QUICK: [&str; 7] =
-    [OURS, "no-stealing", "no-reservation", "no-yield", "two-yields", "eight-yields", "yield-after-400us"];
+    [OURS, "no-stealing", "no-reservation", "no-yield", "one-yield", "two-yields", "yield-after-400us"];
 
 /// Returns the cells in which the lock is the bottleneck, and others.
 fn cells(quick: bool) -> Vec<Cell> {
@@ -66,8 +66,8 @@ variants! {
     Backoff250 "backoff-250ns" { const BACKOFF_NS: u32 = 250; }
     NoYield "no-yield" { const YIELDS: u32 = 0; }
     Minimal "minimal" { const DEFERRED_WAKE: bool = false; const BYPASS: bool = false; }
+    OneYield "one-yield" { const YIELDS: u32 = 1; }
     TwoYields "two-yields" { const YIELDS: u32 = 2; }
-    EightYields "eight-yields" { const YIELDS: u32 = 8; }
     YieldAfter25 "yield-after-25us" { const YIELD_AFTER_NS: u64 = 25_000; }
     YieldAfter100 "yield-after-100us" { const YIELD_AFTER_NS: u64 = 100_000; }
     YieldAfter400 "yield-after-400us" { const YIELD_AFTER_NS: u64 = 400_000; }
