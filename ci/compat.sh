@@ -6,11 +6,12 @@
 # Cargo fetches the crates; none of their code is in this repository. Then the package's pointers run in Miri
 # (`ci/setup.sh`), with strict provenance. Three minutes, after the builds.
 #
-#   ci/compat.sh         checks, with the crates of the lock files in ci/locks and compat/bench
-#   ci/compat.sh record  writes the lock files anew, with the newest crates, and checks
+#   ci/compat.sh         checks, with the crates of Cargo.lock and ci/crates.txt
+#   ci/compat.sh record  writes ci/crates.txt anew, with the newest crates, and checks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
+source ci/pin.sh
 
 # The newest versions whose packages contain their tests.
 epoch=0.9.21 deque=0.8.8 skiplist=0.1.3
@@ -70,13 +71,10 @@ inside=(
     queue::is_empty_dont_pop=-queue
 )
 
-locks=(ci/locks/{fetch,programs,users,broken}.lock compat/bench/{original,stillpoint}.lock)
-[[ ${1-} != record ]] || rm -f "${locks[@]}"
-# lock FOLDER FILE: the package in the folder uses the crates of the lock file, which is written if there is none.
-lock() {
-    [[ -e $2 ]] || { cargo generate-lockfile --quiet --manifest-path "$1/Cargo.toml" && cp "$1/Cargo.lock" "$2"; }
-    cp "$2" "$1/Cargo.lock"
-}
+if [[ ${1-} == record ]]; then
+    export recording=1
+    : >ci/crates.txt
+fi
 
 scratch=target/compat
 fail() {
@@ -102,7 +100,7 @@ lockfree-cuckoohash = "=$cuckoo"
 moka = { version = "=$moka", features = ["sync"] }
 [workspace]
 END
-lock "$scratch/fetch" ci/locks/fetch.lock
+pin "$scratch/fetch"
 cargo vendor --locked --quiet --versioned-dirs --manifest-path "$scratch/fetch/Cargo.toml" "$scratch/vendor" >/dev/null
 
 echo "-- the tests inside crossbeam-epoch $epoch"
@@ -170,7 +168,7 @@ END
 
 # Lints on that code are not ours to judge. Optimized, as some tests flush a million times. Assertions stay.
 export CARGO_TARGET_DIR=$scratch/build CARGO_PROFILE_DEV_OPT_LEVEL=1 RUSTFLAGS=--cap-lints=allow RUSTDOCFLAGS=--cap-lints=allow
-lock "$programs" ci/locks/programs.lock
+pin "$programs"
 all=(--locked --manifest-path "$programs/Cargo.toml")
 tree=$(cargo tree --quiet "${all[@]}" --workspace --invert crossbeam-epoch --depth 1 --edges normal)
 echo "$tree"
@@ -246,7 +244,7 @@ resolver = "2"
 [patch.crates-io]
 crossbeam-epoch = { path = "$PWD/compat/crossbeam-epoch" }
 END
-lock "$users" ci/locks/users.lock
+pin "$users"
 all=(--locked --manifest-path "$users/Cargo.toml")
 cargo test --quiet "${all[@]}" --workspace --lib --tests --no-fail-fast
 
@@ -263,7 +261,7 @@ broken() {
     sed -i "$2" "$copy/crossbeam-epoch/src/guard.rs"
     ! diff --brief "$copy/crossbeam-epoch/src/guard.rs" compat/crossbeam-epoch/src/guard.rs >/dev/null ||
         fail "$name: nothing is broken"
-    lock "$copy" ci/locks/broken.lock
+    pin "$copy"
     all=(--locked --manifest-path "$copy/Cargo.toml" --package congee --lib)
     cargo test --quiet "${all[@]}" --no-run
     for ((tries = 0; tries < 100; tries++)); do

@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
+source ci/pin.sh
 
 fail() {
     echo "$*" >&2
@@ -29,12 +30,8 @@ stillpoint = { path = "$PWD/stillpoint" }
 stillpoint-collections = { path = "$PWD/collections" }
 [workspace]
 END
-# The crates of the workspace: cargo takes those that it needs here.
-cp Cargo.lock "$package/"
-cargo fetch --quiet --manifest-path "$package/Cargo.toml"
-crates() { grep -A1 '^name' "$1" | paste -s -d ' ' | sed 's/ -- /\n/g' | sort -u; }
-newer=$(comm -23 <(crates "$package/Cargo.lock") <(crates Cargo.lock) | grep -v '"inlined"' || true)
-[[ -z $newer ]] || fail "Cargo.lock does not pin $newer"
+pin "$package"
+cargo fetch --quiet --locked --manifest-path "$package/Cargo.toml"
 for lto in off thin; do
     CARGO_PROFILE_RELEASE_LTO=$lto cargo build --quiet --release --offline --manifest-path "$package/Cargo.toml" \
         --target-dir "target/inlined/$lto"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Shows what newer tools and crates would change: the newest Rust, nightly, cargo-public-api, ziglang, crates, and
-# packages of the distribution. Fails only if it cannot ask. Not a check: `ci/versions.sh` and the lock files say what
+# packages of the distribution. Fails only if it cannot ask. Not a check: `ci/versions.sh` and the lists of crates say what
 # the checks use. To take newer versions, change them there (`cargo update`, `ci/compat.sh record`), and run `.ci/run`.
 #
 # The newest toolchains are installed below target/newer, not beside those in use. Some minutes.
@@ -63,9 +63,8 @@ updates() {
 }
 echo "-- crates of Cargo.lock"
 updates
-for lock in ci/locks/fetch ci/locks/programs; do
-    folder=target/compat/$(basename "$lock")
-    echo "-- crates of $lock.lock"
+for folder in target/compat/{fetch,programs}; do
+    echo "-- crates of $folder, which ci/compat.sh makes"
     if [[ -e $folder/Cargo.toml ]]; then updates --manifest-path "$folder/Cargo.toml"; else echo "run ci/compat.sh first"; fi
 done
 

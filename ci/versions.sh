@@ -1,8 +1,8 @@
 # The versions of the tools that the checks use. Sourced by each script, so that no check depends on what is newest on
 # the day. `ci/setup.sh` installs them, `ci/newer.sh` shows what newer ones would change.
 #
-# Crates are pinned by lock files: `Cargo.lock`, and those in `ci/locks` and `compat/bench`. Packages of Debian are those
-# of the release that is installed, because its archive keeps only one version of each; `ci/setup.sh` prints them.
+# Crates are pinned by `Cargo.lock` and `ci/crates.txt`. Packages of Debian are those of the release that is installed,
+# because its archive keeps only one version of each; `ci/setup.sh` prints them.
 
 # Rust: what builds and tests, and what is needed to build the library.
 rust_stable=1.95.0

@@ -4,15 +4,10 @@
 # machine; five minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+source ci/pin.sh
 rounds=${1:-5} seconds=${2:-1}
 
 scratch=$PWD/target/compat/bench
-# lock VARIANT: the crates are those of the lock file, which is written if there is none (`ci/compat.sh record`).
-lock() {
-    local file=compat/bench/$1.lock folder=$scratch/$1
-    [[ -e $file ]] || { cargo generate-lockfile --quiet --manifest-path "$folder/Cargo.toml" && cp "$folder/Cargo.lock" "$file"; }
-    cp "$file" "$folder/Cargo.lock"
-}
 for variant in original stillpoint; do
     mkdir -p "$scratch/$variant"
     cat >"$scratch/$variant/Cargo.toml" <<END
@@ -35,7 +30,7 @@ cat >>"$scratch/stillpoint/Cargo.toml" <<END
 crossbeam-epoch = { path = "$PWD/compat/crossbeam-epoch" }
 END
 for variant in original stillpoint; do
-    lock "$variant"
+    pin "$scratch/$variant"
     cargo build --locked --quiet --release --manifest-path "$scratch/$variant/Cargo.toml" --target-dir "$scratch/$variant/target"
 done
 
