@@ -10,13 +10,14 @@ fn main() {
     let thread = qsbr::register();
 
     let here = Atomic::<u64, Here>::null();
-    here.load(&guard);
+    here.load(&guard); //~ E0308 mismatched types: expected `&Guard<Here>`, found `&Guard`
     let _ = here.compare_exchange(Shared::null(), Owned::new(1), &guard);
+    //~ E0308 mismatched types: expected `&Guard<Here>`, found `&Guard`
 
     let qsbr = Atomic::<u64, Qsbr>::null();
-    qsbr.load(&thread);
-    qsbr.swap(Shared::null(), &guard);
+    qsbr.load(&thread); //~ E0308 mismatched types: expected `&Handle<Qsbr>`, found `&Handle`
+    qsbr.swap(Shared::null(), &guard); //~ E0308 mismatched types: expected `&Handle<Qsbr>`, found `&Guard`
 
     let srcu = Atomic::<u64, srcu::Domain>::null();
-    srcu.fetch_or(1, &guard);
+    srcu.fetch_or(1, &guard); //~ E0308 mismatched types: expected `&Section`, found `&Guard`
 }

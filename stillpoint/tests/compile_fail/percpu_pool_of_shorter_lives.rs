@@ -8,5 +8,5 @@ fn keep<'a>(pool: &Pool<&'a str>, text: &'a str) {
 fn main() {
     let pool: Pool<&'static str> = Pool::new(1);
     let text = String::from("short");
-    keep(&pool, &text);
+    keep(&pool, &text); //~ E0597 `text` does not live long enough
 }

@@ -6,4 +6,5 @@ use stillpoint::qsbr;
 fn main() {
     let handle = qsbr::register();
     thread::spawn(move || drop(handle));
+    //~ E0277 `*mut stillpoint::qsbr::Global` cannot be sent between threads safely
 }

@@ -8,4 +8,5 @@ fn main() {
     let number = Rcu::new_in(1, qsbr::Global);
     let handle = Here::register();
     assert_eq!(*number.load(&handle), 1);
+    //~ E0308 mismatched types: expected `&Handle`, found `&Handle<Here>`
 }

@@ -5,6 +5,6 @@ fn main() {
     let number = Rcu::new_in(1, qsbr::Global);
     let handle = qsbr::register();
     let seen = number.load(&handle);
-    drop(handle);
+    drop(handle); //~ E0505 cannot move out of `handle` because it is borrowed
     assert_eq!(*seen, 1);
 }

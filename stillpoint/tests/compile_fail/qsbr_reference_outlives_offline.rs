@@ -6,4 +6,5 @@ fn main() {
     let mut handle = qsbr::register();
     let seen = number.load(&handle);
     handle.offline(|| assert_eq!(*seen, 1));
+    //~ E0502 cannot borrow `handle` as mutable because it is also borrowed as immutable
 }

@@ -6,7 +6,7 @@ use stillpoint::rcu::{Rcu, Sections, WORDS};
 stillpoint::static_domain! {
     unsafe
     struct Unprotected;
-    Sections, (), WORDS,
+    Sections, (), WORDS, //~ no rules expected `Sections`
     f => f(None)
 }
 

@@ -6,5 +6,5 @@ stillpoint::domain! { struct Here; }
 fn main() {
     let number = Rcu::new_in(1, Here);
     let guard = rcu::enter();
-    assert_eq!(*number.load(&guard), 1);
+    assert_eq!(*number.load(&guard), 1); //~ E0308 mismatched types: expected `&Guard<Here>`, found `&Guard`
 }

@@ -7,7 +7,7 @@ type ForStatic = fn(&'static String);
 
 fn main() {
     let value: Rcu<ForAll> = Rcu::new(|_| ());
-    let _: &Rcu<ForStatic> = &value;
+    let _: &Rcu<ForStatic> = &value; //~ E0308 mismatched types: one type is more general than the other
     let empty: RcuOption<ForAll> = RcuOption::empty();
-    let _: &RcuOption<ForStatic> = &empty;
+    let _: &RcuOption<ForStatic> = &empty; //~ E0308 mismatched types: one type is more general than the other
 }

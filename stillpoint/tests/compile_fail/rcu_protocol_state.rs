@@ -5,11 +5,11 @@ use stillpoint::Domain;
 use stillpoint::rcu::{Global, Rcu};
 
 fn end_section<D: Domain>(domain: &D) {
-    let _ = domain.current_reader().unwrap().leave();
+    let _ = domain.current_reader().unwrap().leave(); //~ E0624 method `current_reader` is private
 }
 
 fn end_grace_periods<D: Domain>(domain: &D) {
-    let _ = domain.core();
+    let _ = domain.core(); //~ E0624 method `core` is private
 }
 
 fn main() {

@@ -5,7 +5,7 @@ fn main() {
     let number = Rcu::new(1);
     let mut kept = None;
     let value = Ref::map(number.read(), |number| {
-        kept = Some(number);
+        kept = Some(number); //~ E0521 borrowed data escapes outside of closure
         number
     });
     drop(value);

@@ -8,5 +8,5 @@ use stillpoint::srcu::Domain;
 fn main() {
     let number = Arc::new(Rcu::new_in(Cell::new(1), Domain::new()));
     let value = number.read_owned();
-    std::thread::spawn(move || value.set(2));
+    std::thread::spawn(move || value.set(2)); //~ E0277 `Cell<i32>` cannot be shared between threads safely
 }

@@ -5,5 +5,5 @@ use stillpoint::srcu::Domain;
 fn main() {
     let number = Rcu::new_in(1, Domain::new());
     let guard = rcu::enter();
-    assert_eq!(*number.load(&guard), 1);
+    assert_eq!(*number.load(&guard), 1); //~ E0308 mismatched types: expected `&Section`, found `&Guard`
 }

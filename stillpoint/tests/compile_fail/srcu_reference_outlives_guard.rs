@@ -7,6 +7,6 @@ fn main() {
     let number = Rcu::new_in(1, domain.clone());
     let guard = domain.enter();
     let value = number.load(&guard);
-    drop(guard);
+    drop(guard); //~ E0505 cannot move out of `guard` because it is borrowed
     assert_eq!(*value, 1);
 }
