@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 use super::chart::{Scale, WIDTH, at, path, plot, tick_text};
+use super::labels;
 use crate::bench::lock::ablation::PEERS;
 use harness::Config;
 use harness::report::OURS;
@@ -109,19 +110,22 @@ pub(super) fn draw_ratios(title: &str, waits: &[&Row], throughputs: &[&Row]) -> 
     draw(&fill(title, &cells(waits)), axes, &points, &variants)
 }
 
-/// Draws points, with numbers, and the frontier. The axes, of waits and of throughputs, have a name and a unit.
-pub(super) fn draw(
-    title: &str,
-    [(wait_axis, wait_unit), (throughput_axis, throughput_unit)]: [(&str, &str); 2],
-    points: &[Point],
-    variants: &[&str],
-) -> Markup {
-    const LEFT: f64 = 44.0;
-    const RIGHT: f64 = WIDTH - 4.0;
-    const TOP: f64 = 22.0;
-    const BOTTOM: f64 = TOP + 290.0;
-    const LEGEND: f64 = BOTTOM + 50.0;
-    const COLUMNS: usize = 2;
+/// More points than these have numbers, and their names stand below the plot, in so many columns.
+const NAMED: usize = 10;
+const COLUMNS: usize = 2;
+
+const LEFT: f64 = 44.0;
+const RIGHT: f64 = WIDTH - 4.0;
+const TOP: f64 = 22.0;
+const BOTTOM: f64 = TOP + 290.0;
+const LEGEND: f64 = BOTTOM + 50.0;
+
+/// The name and the unit of an axis.
+type Axis<'a> = (&'a str, &'a str);
+
+/// Draws points and the frontier. The axes are of waits and of throughputs.
+pub(super) fn draw(title: &str, axes: [Axis<'_>; 2], points: &[Point], variants: &[&str]) -> Markup {
+    let [(_, wait_unit), (_, throughput_unit)] = axes;
     let waits_shown = range(points.iter().map(|point| point.wait));
     let best = points.iter().map(|point| point.throughput).fold(0.0, f64::max);
     let is_shown = |throughput: &f64| *throughput >= SLOW * best;
@@ -139,40 +143,56 @@ pub(super) fn draw(
         line.extend([(x, line.last().map_or(BOTTOM, |last| last.1)), (x, y)]);
     }
     line.extend(line.last().map(|last| (RIGHT, last.1)));
+    let is_numbered = points.len() > NAMED;
+    let texts: Vec<String> = match is_numbered {
+        true => (1..=points.len()).map(|number| number.to_string()).collect(),
+        false => points.iter().map(name).collect(),
+    };
+    let places: Vec<_> = points.iter().map(place).zip(&texts).map(|((x, y), text)| (x, y, &**text)).collect();
+    let axis = [(RIGHT, BOTTOM), (LEFT, BOTTOM)];
+    let covered: Vec<(f64, f64)> = axis.into_iter().chain(line.iter().copied()).collect();
+    let labels = labels::place(&places, &covered, LEFT, RIGHT);
     let body = html! {
-        @for tick in y.ticks() {
-            @let place = y.place(tick);
-            line .grid x1=(at(LEFT)) x2=(at(RIGHT)) y1=(at(place)) y2=(at(place)) {}
-            text .tick x=(at(LEFT - 6.0)) y=(at(place + 4.0)) text-anchor="end" { (tick_text(tick, throughput_unit)) }
-        }
-        @for tick in x.ticks() {
-            @let place = at(x.place(tick));
-            line .grid x1=(place) x2=(place) y1=(at(TOP)) y2=(at(BOTTOM)) {}
-            text .tick x=(place) y=(at(BOTTOM + 14.0)) text-anchor="middle" { (tick_text(tick, wait_unit)) }
-        }
-        line .axis x1=(at(LEFT)) x2=(at(RIGHT)) y1=(at(BOTTOM)) y2=(at(BOTTOM)) {}
-        text .tick x="0" y="11" { (throughput_axis) }
-        text .tick x=(at((LEFT + RIGHT) / 2.0)) y=(at(BOTTOM + 29.0)) text-anchor="middle" {
-            (wait_axis)
-        }
+        (frame(axes, &x, &y))
         polyline .frontier points=(path(line)) {}
-        @for (index, point) in points.iter().enumerate() {
-            @let (x, y) = place(point);
-            @let (column, row) = (index % COLUMNS, index / COLUMNS);
-            @let (left, base) = (LEFT + column as f64 * (RIGHT - LEFT) / COLUMNS as f64, LEGEND + row as f64 * 15.0);
+        @for (((x, y, text), label), point) in places.iter().zip(&labels).zip(points) {
             g .named .(kind(&point.system, variants)) {
                 title {
                     (point.system) ": throughput " (tick_text(point.throughput, throughput_unit))
                     ", longest wait " (tick_text(point.wait, wait_unit))
                 }
-                circle cx=(at(x)) cy=(at(y)) r="4" {}
-                text x=(at(x + 5.0)) y=(at(y - 4.0)) { (index + 1) }
-                text x=(at(left)) y=(at(base)) { (index + 1) " " (name(point)) }
+                circle cx=(at(*x)) cy=(at(*y)) r="4" {}
+                text x=(at(label.x)) y=(at(label.y)) text-anchor=(label.anchor) { (text) }
+            }
+        }
+        @for (index, point) in points.iter().enumerate().filter(|_| is_numbered) {
+            @let left = LEFT + (index % COLUMNS) as f64 * (RIGHT - LEFT) / COLUMNS as f64;
+            g .named .(kind(&point.system, variants)) {
+                text x=(at(left)) y=(at(LEGEND + (index / COLUMNS) as f64 * 15.0)) { (index + 1) " " (name(point)) }
             }
         }
     };
-    let rows = points.len().div_ceil(COLUMNS);
-    plot(title, LEGEND + rows as f64 * 15.0, &body)
+    let rows = if is_numbered { points.len().div_ceil(COLUMNS) } else { 0 };
+    plot(title, LEGEND - 14.0 + rows as f64 * 15.0, &body)
+}
+
+/// Draws the axes and the grid.
+fn frame([wait, throughput]: [Axis<'_>; 2], x: &Scale, y: &Scale) -> Markup {
+    html! {
+        @for tick in y.ticks() {
+            @let place = y.place(tick);
+            line .grid x1=(at(LEFT)) x2=(at(RIGHT)) y1=(at(place)) y2=(at(place)) {}
+            text .tick x=(at(LEFT - 6.0)) y=(at(place + 4.0)) text-anchor="end" { (tick_text(tick, throughput.1)) }
+        }
+        @for tick in x.ticks() {
+            @let place = at(x.place(tick));
+            line .grid x1=(place) x2=(place) y1=(at(TOP)) y2=(at(BOTTOM)) {}
+            text .tick x=(place) y=(at(BOTTOM + 14.0)) text-anchor="middle" { (tick_text(tick, wait.1)) }
+        }
+        line .axis x1=(at(LEFT)) x2=(at(RIGHT)) y1=(at(BOTTOM)) y2=(at(BOTTOM)) {}
+        text .tick x="0" y="11" { (throughput.0) " (up and to the left is better)" }
+        text .tick x=(at((LEFT + RIGHT) / 2.0)) y=(at(BOTTOM + 29.0)) text-anchor="middle" { (wait.0) }
+    }
 }
 
 /// Returns the class of a system in the style sheet.
@@ -267,7 +287,7 @@ mod tests {
             r#"class="named peer p0""#,
             r#"class="named variant""#,
             "stillpoint: throughput 1×, longest wait 0.2×",
-            ">3 slow (0.2×)</text>",
+            ">slow (0.2×)</text>",
         ] {
             assert!(page.contains(part), "{part} is missing in\n{page}");
         }

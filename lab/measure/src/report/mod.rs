@@ -10,6 +10,7 @@ mod contents;
 pub(crate) mod document;
 mod fill;
 mod frontier;
+mod labels;
 mod lines;
 mod markdown;
 pub mod page;
