@@ -13,7 +13,9 @@ summary=docs/report/summary.json
 
 echo "-- figures"
 for page in "${pages[@]}"; do install -D -m 644 "$page" "$scratch/$page"; done
-cargo run --quiet --package stillpoint-measure --features bench -- report --from "${2:-$summary}" --one-run --out-dir "$scratch/docs/report" \
+# The command as `cargo test --workspace` builds it.
+cargo test --quiet --workspace --test command --no-run
+"${CARGO_TARGET_DIR:-target}/debug/stillpoint" report --from "${2:-$summary}" --one-run --out-dir "$scratch/docs/report" \
     --fill "${pages[@]/#/$scratch/}"
 pages+=("$summary" docs/report/{summary.md,lock.svg,memory.svg})
 if [[ ${1-} == record ]]; then for page in "${pages[@]}"; do cp "$scratch/$page" "$page"; done; fi

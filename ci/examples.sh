@@ -13,7 +13,7 @@ for program in "${programs[@]}"; do
 done
 
 echo "-- tracing, metrics and serde"
-cargo test --package stillpoint-integrations --features tests --quiet
+cargo test --workspace --features stillpoint-integrations/tests --test metrics --test serde --test tracing --quiet
 cargo test --package stillpoint --features lock-events,metrics,tracing --doc --quiet metrics
 
 echo "-- locks of lock_api 0.4, guards that are Send, stall reports with the places of sections"

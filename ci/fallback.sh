@@ -64,6 +64,6 @@ done
 
 echo "-- every wait is audited"
 binary=()
-RUSTFLAGS="${RUSTFLAGS:-} --cfg stillpoint_audit" build "${suite[@]}" --lib --test rcu
+RUSTC_WORKSPACE_WRAPPER=$PWD/ci/cfg/stillpoint_audit build "${suite[@]}" --lib --test rcu
 printf '%s\n' stillpoint 'rcu callbacks:: cookie:: grace_period::' >"$scratch/names"
 each passes <"$scratch/names"

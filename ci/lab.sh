@@ -4,9 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
 
+# In a folder of its own: other checks replace `torture` in theirs, perhaps at the same time.
+target=target/lab
 cargo build --release --package stillpoint-measure --package stillpoint-posts --package stillpoint-torture \
-    --features stillpoint-posts/liburcu
-programs=${CARGO_TARGET_DIR:-target}/release
+    --features stillpoint-posts/liburcu --target-dir "$target"
+programs=$target/release
 stillpoint=$programs/stillpoint
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
@@ -15,8 +17,8 @@ echo "-- probe"
 "$stillpoint" probe
 
 echo "-- probe, in a static program with musl"
-cargo build --package stillpoint-measure --target x86_64-unknown-linux-musl
-"${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-musl/debug/stillpoint" probe
+cargo build --package stillpoint-torture --target x86_64-unknown-linux-musl --target-dir "$target"
+"$target/x86_64-unknown-linux-musl/debug/torture" probe
 
 for bench in read sync fence qsbr srcu percpu map program callback; do
     echo "-- bench $bench"
@@ -98,7 +100,7 @@ grep --quiet '^| E5 |' "$scratch/report/summary.md"
 
 echo "-- torture flood, with two allocators (ci/torture.sh runs the rest)"
 for features in "" mimalloc; do
-    cargo run --release --package stillpoint-torture --features "$features" -- flood --count 5000000 --stall-seconds 0.5
+    cargo run --release --package stillpoint-torture --features "$features" --target-dir "$target" -- flood --count 5000000 --stall-seconds 0.5
 done
 
 echo "-- demo"

@@ -17,8 +17,10 @@ log=$scratch/log
 tests=(--test percpu)
 echo "-- faults at every point of every section"
 export RUST_BACKTRACE=0
-with_faults=(--release --target-dir target/faults --test faults_percpu --test percpu)
-RUSTFLAGS="--cfg stillpoint_faults" build cargo test --package stillpoint "${with_faults[@]}"
+# In the folder of `ci/fallback.sh`, with its other crates.
+cfg_faults=$PWD/ci/cfg/stillpoint_faults
+with_faults=(--release --target-dir target/fallback --test faults_percpu --test percpu)
+RUSTC_WORKSPACE_WRAPPER=$cfg_faults build cargo test --package stillpoint "${with_faults[@]}"
 "${binary[faults_percpu]}"
 for environment in UNUSED=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 STILLPOINT_PERCPU=atomic; do
     env "$environment" STILLPOINT_TEST_CHILD=1 "${binary[faults_percpu]}" --nocapture \
@@ -55,13 +57,13 @@ done <<<"$rows"
 echo "$refuted mutants refuted"
 
 echo "-- without optimization, and across all crates"
-cargo test --package stillpoint --quiet "${tests[@]}"
+cargo test --workspace --quiet "${tests[@]}"
 CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
     cargo test --package stillpoint --release --target-dir target/lto --quiet --test percpu -- pool::
 
 echo "-- rseq is denied, and the C library does not register threads"
 torture=${CARGO_TARGET_DIR:-target}/release/torture
-build cargo test --package stillpoint "${tests[@]}"
+build cargo test --workspace "${tests[@]}"
 for errno in ENOSYS EPERM; do
     denied=("$torture" seccomp-deny --errno "$errno" rseq --)
     report=$("${denied[@]}" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$torture" probe | sed -n 's/^percpu *//p')
@@ -77,8 +79,8 @@ valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact
 valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact counters::signed_counter_counts_down
 
 echo "-- a debugger single-steps an add"
-cargo build --release --package stillpoint --example assembly
-example=${CARGO_TARGET_DIR:-target}/release/examples/assembly
+cargo build --release --package stillpoint --example assembly --target-dir target/fallback
+example=target/fallback/release/examples/assembly
 # Every step interrupts the section. The function returns within the steps that all attempts take.
 gdb --batch --nx --eval-command 'break count' --eval-command 'ignore 1 1' --eval-command run \
     --eval-command 'stepi 2000' --eval-command 'info symbol $pc' --eval-command delete --eval-command continue \
@@ -95,7 +97,7 @@ RUSTFLAGS="-C target-feature=+crt-static" cargo build --package stillpoint --tar
 target/static/x86_64-unknown-linux-gnu/release/examples/assembly
 
 echo "-- musl: the C library does not register threads"
-RUSTFLAGS="--cfg stillpoint_faults" cargo test --package stillpoint --target x86_64-unknown-linux-musl \
+RUSTC_WORKSPACE_WRAPPER=$cfg_faults cargo test --package stillpoint --target x86_64-unknown-linux-musl \
     --target-dir target/faults --quiet "${tests[@]}" --test percpu_memory --test percpu_allocator --test faults_percpu
 
 echo "-- aarch64 and riscv64: assembly; aarch64: uninterrupted sections, and the fallback"
@@ -110,5 +112,5 @@ STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch
     --test percpu -- pool::
 
 echo "-- a shared library is closed while threads use it"
-cargo build --package stillpoint --example unloaded
-cargo test --package stillpoint --quiet --test percpu_unload -- --include-ignored
+cargo build --workspace --example unloaded
+cargo test --workspace --quiet --test percpu_unload -- --include-ignored
