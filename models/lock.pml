@@ -89,15 +89,13 @@ inline futex_wait(expected) {
 inline count_head() { heads++; invariant(2, heads == 1) }
 
 /* Makes `next`, or the first node after it that is not abandoned, the head. */
-inline promote(wakes) {
+inline promote() {
     do
     :: next == 0 -> break
     :: atomic { next != 0 && state[next] == WAITING -> state[next] = HEAD; count_head() } break
-    :: atomic { next != 0 && state[next] == WAITING_PARKED && wakes -> state[next] = HEAD; count_head() }
-       wake(next); break
-    :: atomic { next != 0 && state[next] == WAITING_PARKED && !wakes -> state[next] = HEAD_PARKED; count_head() }
-#ifndef PARKED_NOT_SET
-       parked = 1;
+    :: atomic { next != 0 && state[next] == WAITING_PARKED -> state[next] = HEAD; count_head() }
+#ifndef PROMOTED_NOT_WOKEN
+       wake(next);
 #endif
        break
 #ifdef ABANDONED_PROMOTED
@@ -188,12 +186,6 @@ queued:
         :: atomic { over && state[me] == WAITING_PARKED -> state[me] = ABANDONED } timed = 0; goto again
         :: else
         fi
-    :: state[me] == HEAD_PARKED ->
-        futex_wait(HEAD_PARKED);
-        if
-        :: over && state[me] == HEAD_PARKED -> state[me] = HEAD
-        :: else
-        fi
     od;
 
     /* The head. */
@@ -202,7 +194,7 @@ queued:
            !locked -> locked = 1; parked = 0; pending = 0;
            find_next(me, next); begin_with(next); heads--
        }
-       promote(0);
+       promote();
        state[me] = IDLE;
        goto taken
     :: atomic { locked && !pending -> pending = 1 }
@@ -237,11 +229,7 @@ queued:
 #ifdef HEAD_LEAVES_WITHOUT_PROMOTING
        skip;
 #else
-#ifdef HEAD_LEAVES_NEXT_PARKED
-       promote(0);
-#else
-       promote(1);
-#endif
+       promote();
 #endif
        state[me] = IDLE;
        timed = 0;

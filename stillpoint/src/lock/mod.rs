@@ -146,7 +146,7 @@ pub mod lab {
 pub mod model {
     pub use super::events::Event;
     pub use super::mutex::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};
-    pub use super::mutex::queue::{Outcome, Wake};
+    pub use super::mutex::queue::Outcome;
     pub use super::mutex::raw::Raw;
     pub use super::mutex::waiter::{Waiter, with as with_waiter};
     pub use super::policy::Policy;

@@ -21,8 +21,6 @@ pub trait Policy: Send + Sync + 'static {
     const STEALING: bool = true;
     /// The lock is reserved for a head that has waited for a quantum.
     const RESERVATION: bool = true;
-    /// A parked waiter that becomes the head stays parked until the lock is released.
-    const DEFERRED_WAKE: bool = true;
     /// Threads may take a lock that is reserved for a stalled head.
     const BYPASS: bool = true;
     /// Most nanoseconds between two loads of the word by a thread that spins.

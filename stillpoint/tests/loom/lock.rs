@@ -5,7 +5,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 use stillpoint::lock::model::{
-    ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, Outcome, Policy, Raw, Waiter, Wake, table, with_waiter,
+    ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, Outcome, Policy, Raw, Waiter, table, with_waiter,
 };
 use stillpoint::sync::Ordering::Relaxed;
 use support::model::check;
@@ -35,14 +35,13 @@ impl Policy for QuantumOver {
     const RESERVE_NS: u64 = 0;
 }
 
-/// A FIFO lock, which wakes parked waiters as soon as they are the head.
+/// A FIFO lock.
 struct Fifo;
 
 impl Policy for Fifo {
     const STEALING: bool = false;
     const RESERVATION: bool = false;
     const BYPASS: bool = false;
-    const DEFERRED_WAKE: bool = false;
 }
 
 /// A lock, and the number of critical sections so far, which it protects.
@@ -160,7 +159,7 @@ fn last_of_two_threads_may_free_the_lock() {
     check(0, 3, || exclusion::<NoTimeLimits>(2, 2));
 }
 
-/// Refutes: no-kick, parked-not-set, state-after-word, yield-not-counted, WaitQueue::enqueue:Release, Raw::lock:Acquire,
+/// Refutes: no-kick, state-after-word, yield-not-counted, WaitQueue::enqueue:Release, Raw::lock:Acquire,
 /// WaitQueue::park_as_head:Release, WaitQueue::take_as_head:Acquire, LockWord::try_steal:Acquire, LockWord::try_steal:Acquire#2,
 /// Raw::unlock:Release, Raw::unlock_slow:Acquire, WaitQueue::wait_as_head:Acquire
 #[test]
@@ -202,7 +201,7 @@ fn head_sees_links_of_an_unlinking_promoter() {
     check(0, 2, || {
         succession(|lock| {
             table().node(1).state.store(ABANDONED, Relaxed);
-            lock.queue().promote_next(1, Wake::Now);
+            lock.queue().promote_next(1);
         });
     });
 }
@@ -325,7 +324,7 @@ fn reserved_lock_is_taken_by_its_head() {
 }
 
 #[test]
-fn lock_without_stealing_or_deferred_wake_serves_all() {
+fn lock_without_stealing_serves_all() {
     check(0, 1, || queue::<Fifo>(2));
 }
 
@@ -343,23 +342,6 @@ fn timed_waiter_leaves_and_no_wake_up_is_lost() {
         assert_eq!(guarded.sections(), 2 + usize::from(was_in_time));
         // The queue is empty, and the lock is free.
         assert!(guarded.lock.try_lock());
-    });
-}
-
-/// Refutes: parked-after-timeout
-#[test]
-fn timed_waiter_promoted_while_parked_times_out() {
-    check(0, 2, || {
-        let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(2));
-        let l = lock.clone();
-        let timed = thread::spawn(move || {
-            assert_eq!(l.queue().rejoin(2, Some(0), false), Outcome::TimedOut);
-        });
-        // SAFETY: the model begins with a lock that is held.
-        unsafe { lock.unlock() };
-        // Promotes the other node, and keeps the lock.
-        assert_eq!(lock.queue().rejoin(1, None, false), Outcome::Acquired);
-        timed.join().unwrap();
     });
 }
 

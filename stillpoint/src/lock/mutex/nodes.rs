@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | [`IDLE`] | in no queue; free, or owned by a thread | the owner, by enqueuing it |
 //! | [`WAITING`] | waits behind the head, awake | the owner to `WAITING_PARKED`; the promoter to `HEAD` |
-//! | [`WAITING_PARKED`] | waits behind the head, parked | the promoter to `HEAD_PARKED`, or to `HEAD` with a wake-up; the owner to `ABANDONED` |
+//! | [`WAITING_PARKED`] | waits behind the head, parked | the promoter to `HEAD`, with a wake-up; the owner to `ABANDONED` |
 //! | [`HEAD`] | the head, awake | the owner |
 //! | [`HEAD_PARKED`] | the head, parked | the unlocker to `HEAD`, with a wake-up; the owner |
 //! | [`ABANDONED`] | in a queue without a waiter | the owner, which comes back, to `WAITING`, or exits, to `ABANDONED_EXITED`; the promoter to `UNLINKING` |

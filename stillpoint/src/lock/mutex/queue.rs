@@ -8,8 +8,8 @@
 //! the compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail to
 //! fill in missing `next` links when it leaves.
 //!
-//! A waiter that times out *abandons* its node, and a promoter unlinks it. A head that times out promotes the next
-//! waiter, and wakes it. So a queue always has a waiter, except during a promotion, and a lock that is not in use has
+//! A waiter that times out *abandons* its node, and a promoter unlinks it. A head that takes the lock or times out
+//! promotes the next waiter, and wakes it. So a queue always has a waiter, except during a promotion, and a lock that is not in use has
 //! no nodes.
 //!
 //! # An example
@@ -24,8 +24,8 @@
 //! | A makes its state `HEAD_PARKED`, then parks | `LOCKED`, `PARKED`, 1..3 | |
 //! | the holder releases the lock, finds `PARKED`, and kicks node 1 | `PARKED`, 1..3 | |
 //! | A walks from 3 to 1 to fill in `next`, and takes the lock | `LOCKED`, 2..3 | 1 to 2 to 3 |
-//! | A promotes B to `HEAD_PARKED`, without a wake-up | `LOCKED`, `PARKED`, 2..3 | |
-//! | A releases the lock, finds `PARKED`, and kicks node 2 | `PARKED`, 2..3 | |
+//! | A promotes B to `HEAD`, and wakes it | `LOCKED`, 2..3 | |
+//! | B finds the lock held, spins, and parks as A did | `LOCKED`, `PARKED`, 2..3 | |
 //!
 //! If a running thread steals the lock before B runs, B finds it held, spins, and parks again. Once B has been the head
 //! for a quantum, it sets `PENDING`, and only B takes the lock then.
@@ -65,14 +65,6 @@ enum Enqueued {
     AsHead,
     /// The node is behind another one.
     Behind,
-}
-
-/// When a parked waiter that becomes the head is woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wake {
-    Now,
-    /// By the release of the lock, which the promoter holds.
-    AtUnlock,
 }
 
 /// The wait queue of a lock.
@@ -188,9 +180,6 @@ impl<P: Policy> WaitQueue<'_, P> {
                         return Some(Outcome::TimedOut);
                     }
                 }
-                HEAD_PARKED => {
-                    self.sleep_as_head(node, until);
-                }
                 _ => return None,
             }
         }
@@ -272,13 +261,11 @@ impl<P: Policy> WaitQueue<'_, P> {
         self.sleep_as_head(node, until)
     }
 
-    /// Sleeps until the node is not `HEAD_PARKED`. If the time is over, makes it `HEAD` and returns `true`.
+    /// Sleeps until the node is not `HEAD_PARKED`. Returns `true` if the time is over.
     fn sleep_as_head(&self, node: &Node, until: Option<u64>) -> bool {
         // Relaxed, all: the word is loaded again.
         while node.state.load(Relaxed) == HEAD_PARKED {
             if node.state.wait(HEAD_PARKED, until) {
-                // A waiter that was promoted while parked would time out again and again, and never leave.
-                step!("parked-after-timeout", node.state.store(HEAD, Relaxed));
                 return true;
             }
         }
@@ -307,7 +294,7 @@ impl<P: Policy> WaitQueue<'_, P> {
             return false;
         }
         if next != 0 {
-            self.promote_next(next, if P::DEFERRED_WAKE { Wake::AtUnlock } else { Wake::Now });
+            self.promote_next(next);
         }
         true
     }
@@ -329,8 +316,7 @@ impl<P: Policy> WaitQueue<'_, P> {
             // Release: publishes the links; pairs with the Acquire in `wait_as_head`, by the next head.
             if self.0.compare_exchange(word, with_rest(word, queue), Release, Relaxed).is_ok() {
                 if next != 0 {
-                    // The holder does not know of it, so it cannot wake the waiter.
-                    step!("head-leaves-without-promoting", self.promote_next(next, Wake::Now));
+                    step!("head-leaves-without-promoting", self.promote_next(next));
                 }
                 return false;
             }
@@ -367,8 +353,8 @@ impl<P: Policy> WaitQueue<'_, P> {
     }
 
     /// Makes `next` the head, which the word names as the head already, or the first node after it that is not
-    /// abandoned.
-    pub fn promote_next(&self, mut next: u32, wake: Wake) {
+    /// abandoned, and wakes its owner.
+    pub fn promote_next(&self, mut next: u32) {
         loop {
             let node = table().node(next);
             node.start_quantum(0);
@@ -380,15 +366,8 @@ impl<P: Policy> WaitQueue<'_, P> {
                         return;
                     }
                 }
-                WAITING_PARKED if wake == Wake::Now => {
-                    if node.wake_as_head(WAITING_PARKED) {
-                        return;
-                    }
-                }
                 WAITING_PARKED => {
-                    if node.state.compare_exchange(WAITING_PARKED, HEAD_PARKED, Relaxed, Relaxed).is_ok() {
-                        // Relaxed: published by the release of the lock.
-                        step!("parked-not-set", self.0.fetch_or(PARKED, Relaxed));
+                    if node.wake_as_head(WAITING_PARKED) {
                         return;
                     }
                 }

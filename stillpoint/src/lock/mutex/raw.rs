@@ -7,8 +7,7 @@
 //!    steals the thread checks the clock on behalf of the head, and reserves the lock if the head has waited for too
 //!    long.
 //! 2. *Queue.* Become the tail, and park on the own node until promoted. The head spins, then parks.
-//! 3. *The head takes the lock* and promotes the next waiter, which stays parked until the lock is released
-//!    ([`PARKED`]).
+//! 3. *The head takes the lock*, promotes the next waiter and wakes it.
 //! 4. *Release.* One read-modify-write. The value that it returns says whether there is a thread to wake.
 //!
 //! # Yielding
@@ -34,9 +33,8 @@
 //! 2. Only the head dequeues the head: it takes the lock, or gives up. From then until the end of the promotion there
 //!    is no head, and the promoter unlinks abandoned nodes in its place. A queue that the child of a fork has inherited
 //!    has no head, and is dropped by one compare-exchange.
-//! 3. *No wake-up is lost.* While the head is parked, or about to park, with its state `HEAD_PARKED`, either the word
-//!    has [`PARKED`], or the holder is about to set it, because it has just promoted that head. So each release kicks
-//!    the head. [`PARKED`] remains until the head takes the lock. A release that finds it and an awake head does
+//! 3. *No wake-up is lost.* While the head is parked, the word has [`PARKED`], so each release kicks the head. Each
+//!    promotion wakes the new head. [`PARKED`] remains until the head takes the lock. A release that finds it and an awake head does
 //!    nothing.
 //! 4. [`PENDING`] is set only while there is a head. It is cleared when the head takes the lock, when the queue
 //!    becomes empty, and when a thread bypasses a stalled head.
@@ -249,7 +247,7 @@ impl<P: Policy> Raw<P> {
     fn unlock_slow(&self, word: u32) {
         if word & PARKED != 0 {
             // Acquire: the states and counts of parked waiters; pairs with the Release in `park_as_head` and
-            // `lock_unqueued`, and with the one by which the promoter released the lock.
+            // `lock_unqueued`.
             fence(Acquire);
             if head(word) != 0 {
                 step!("no-kick", Self::kick(head(word)));

@@ -51,8 +51,8 @@ macro_rules! variants {
             struct $type;
             impl Policy for $type { $($item)* }
         )*
-        /// The mechanisms first, and the lock without those that it can do without.
-        pub const VARIANTS: [System<Measure>; 19] =
+        /// The mechanisms first.
+        pub const VARIANTS: [System<Measure>; 17] =
             [system(OURS, run_load::<Variant<DefaultPolicy>>), $(system($name, run_load::<Variant<$type>>),)*];
     };
 }
@@ -60,12 +60,10 @@ macro_rules! variants {
 variants! {
     NoSteal "no-stealing" { const STEALING: bool = false; }
     NoReserve "no-reservation" { const RESERVATION: bool = false; }
-    NoDefer "no-deferred-kick" { const DEFERRED_WAKE: bool = false; }
     NoBypass "no-bypass" { const BYPASS: bool = false; }
     NoBackoff "no-backoff" { const BACKOFF_NS: u32 = 0; }
     Backoff250 "backoff-250ns" { const BACKOFF_NS: u32 = 250; }
     NoYield "no-yield" { const YIELDS: u32 = 0; }
-    Minimal "minimal" { const DEFERRED_WAKE: bool = false; const BYPASS: bool = false; }
     OneYield "one-yield" { const YIELDS: u32 = 1; }
     TwoYields "two-yields" { const YIELDS: u32 = 2; }
     YieldAfter25 "yield-after-25us" { const YIELD_AFTER_NS: u64 = 25_000; }
