@@ -1,33 +1,10 @@
 //! A panic of a broken contract has the place of the call in the program.
 #![cfg(not(loom))]
 
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
-use std::sync::Once;
-
 use stillpoint::{rcu, srcu};
 use stillpoint_collections::HashMap;
 use stillpoint_collections::hash_map::Operation;
-
-thread_local! {
-    /// The place of the last panic of this thread, and its message.
-    static PANIC: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
-}
-
-/// Returns the place of the panic of `f`, and its message.
-fn panic_of(f: impl FnOnce()) -> (String, String) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        set_hook(Box::new(|info| {
-            let place = info.location().expect("there always is one");
-            let text = info.payload_as_str().unwrap_or_default().to_owned();
-            eprintln!("panicked at {place}: {text}");
-            PANIC.set(Some((format!("{}:{}", place.file(), place.line()), text)));
-        }));
-    });
-    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "no panic");
-    PANIC.take().expect("the hook has run")
-}
+use support::panics::panic_of;
 
 /// Checks that the call panics where it stands, with a message that has this in it.
 macro_rules! refused {
