@@ -12,7 +12,7 @@ use support::child;
 use support::deadline::deadline;
 use support::fork;
 use support::store_buffer::StoreBuffer;
-use support::time_limit::repetitions;
+use support::time_limit::{TIME_LIMIT, repetitions};
 
 const ROUNDS: usize = 20_000;
 /// For how long two threads meet. Beside other load a meeting may take as long as the scheduler's turns.
@@ -89,8 +89,17 @@ fn heavy_and_heavy_never_both_miss() {
 fn without_fences_both_miss() {
     // Not a property of the library: shows that the tests above can fail.
     let _running = deadline();
+    let begin = Instant::now();
+    // Where other load has the CPUs, the two threads hardly ever run at the same time.
+    let has_time = || begin.elapsed() < *TIME_LIMIT / 6;
     if thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
-        while !both_miss([|| (), || ()]) {}
+        while !both_miss([|| (), || ()]) {
+            if !has_time() {
+                return eprintln!(
+                    "NOT CHECKED: that the tests of the fence can fail, as the machine is too busy"
+                );
+            }
+        }
     }
 }
 

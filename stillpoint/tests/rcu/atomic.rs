@@ -5,6 +5,7 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use stillpoint::rcu::{self, Atomic, DeferOptions, HeaderSlice, Owned, Pointable, Shared};
 use stillpoint::{Domain, qsbr, srcu};
@@ -14,6 +15,8 @@ use support::tracked::Tracked;
 const THREADS: usize = 3;
 /// Values of each thread.
 const VALUES: usize = if cfg!(miri) { 20 } else { 3000 };
+/// For how long readers are to read as often.
+const TIME: Duration = Duration::from_secs(3);
 
 /// A domain of any kind.
 trait Flavour: Domain {
@@ -185,8 +188,10 @@ where
                 }
             });
         }
-        let mut round = 0;
-        while round < VALUES / 2 || reads.load(Relaxed) < VALUES / 2 {
+        let (mut round, begin) = (0, Instant::now());
+        // Beside other load it takes long to yield, so there are fewer reads.
+        let least = || if begin.elapsed() < TIME { VALUES / 2 } else { VALUES / 100 };
+        while round < VALUES / 2 || reads.load(Relaxed) < least() {
             round += 1;
             domain.in_section(|section| {
                 let old = match round % 3 {
