@@ -103,6 +103,9 @@ mod condvar;
 mod events;
 mod mutex;
 mod policy;
+#[cfg(any(feature = "pthread", loom))]
+#[doc(hidden)]
+pub mod pthread;
 mod rwlock;
 mod spin;
 

@@ -20,4 +20,5 @@ mod rwlock;
 mod shared_seq;
 mod srcu;
 mod used;
+mod word_rwlock;
 mod worker_state;

@@ -125,6 +125,18 @@ impl WaitList {
         false
     }
 
+    /// Ends the wait of the node's owner, which is awake. Returns `false` if it has been notified.
+    #[cfg(all(feature = "pthread", not(loom)))]
+    pub fn leave(&self, id: u32) -> bool {
+        let state = &table().node(id).state;
+        // Acquire, Relaxed: as in `sleep`.
+        let removed = state.load(Acquire) == WAITING && self.try_remove(id);
+        if !removed {
+            state.store(IDLE, Relaxed);
+        }
+        removed
+    }
+
     /// Removes the node. Returns `false` if a notifier has taken it from the list.
     fn try_remove(&self, id: u32) -> bool {
         let mut list = self.lock();

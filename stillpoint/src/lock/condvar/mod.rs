@@ -24,6 +24,8 @@
 //! mutex of the waiters is stored while the list is not empty, and a wait with another one panics.
 
 mod list;
+#[cfg(all(feature = "pthread", not(loom)))]
+mod parts;
 
 use core::fmt;
 #[cfg(not(loom))]

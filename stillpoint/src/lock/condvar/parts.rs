@@ -1,0 +1,45 @@
+//! A wait in parts, for the package in `pthread/`: there a thread sleeps in code that its cancellation may unwind. No
+//! stable interface.
+
+use core::ptr;
+use core::sync::atomic::AtomicU32;
+
+use super::Condvar;
+use crate::lock::mutex::nodes::table;
+use crate::lock::mutex::waiter;
+
+impl Condvar {
+    /// Appends the caller to the waiters, whatever mutex it holds. Returns the number of its node, or 0 if it has none: it
+    /// is not notified then.
+    ///
+    /// # Safety
+    ///
+    /// The caller calls [`end_wait`](Self::end_wait) with the result, in this thread, before it ends.
+    #[doc(hidden)]
+    pub unsafe fn begin_wait(&self) -> u32 {
+        // Programs may wait with different mutexes, one after the other. Any number stands for them.
+        self.start_wait(1).unwrap_or(0)
+    }
+
+    /// Returns the word on which the waiter with this node sleeps, with the private futex, while it is
+    /// [`WAITING`](crate::lock::mutex::nodes::WAITING).
+    #[doc(hidden)]
+    pub fn wait_word(id: u32) -> *const AtomicU32 {
+        ptr::from_ref(&*table().node(id).state)
+    }
+
+    /// Removes the caller from the waiters. Returns `true` if it has been notified.
+    ///
+    /// # Safety
+    ///
+    /// `id` is what the calling thread's last [`begin_wait`](Self::begin_wait) of this variable has returned.
+    #[doc(hidden)]
+    pub unsafe fn end_wait(&self, id: u32) -> bool {
+        if id == 0 {
+            return false;
+        }
+        let notified = !self.waiters.leave(id);
+        waiter::with(|waiter| waiter.release(id));
+        notified
+    }
+}

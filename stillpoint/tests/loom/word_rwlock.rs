@@ -1,0 +1,122 @@
+//! Models of the reader-writer lock of one word: exclusion, sleeping readers and writers, front writers that give up. A
+//! timed sleep is over at once.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use stillpoint::lock::model::Policy;
+use stillpoint::lock::pthread::rwlock::{Shared, WordRwLock};
+use support::model::check;
+
+/// The queue of writers knows no time.
+struct Untimed;
+
+impl Policy for Untimed {
+    const RESERVATION: bool = false;
+    const BYPASS: bool = false;
+}
+
+/// A lock, and the number of writes so far, which it protects.
+struct Guarded {
+    lock: WordRwLock<Untimed>,
+    writes: UnsafeCell<usize>,
+}
+
+// SAFETY: loom checks every access of the cell.
+unsafe impl Sync for Guarded {}
+// SAFETY: as above.
+unsafe impl Send for Guarded {}
+
+impl Guarded {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { lock: WordRwLock::new(), writes: UnsafeCell::new(0) })
+    }
+
+    fn read(&self) -> usize {
+        assert_eq!(self.lock.lock_shared(false, None), Shared::Acquired);
+        let writes = self.writes.with(|writes| unsafe { *writes });
+        self.lock.unlock_shared();
+        writes
+    }
+
+    fn write(&self) {
+        assert!(self.lock.lock_exclusive(None));
+        self.writes.with_mut(|writes| unsafe { *writes += 1 });
+        // SAFETY: locked above.
+        unsafe { self.lock.unlock_exclusive() };
+    }
+}
+
+/// Refutes: readers-not-woken, front-writer-not-woken, WordRwLock::try_lock_shared:Acquire,
+/// WordRwLock::wait_for_admission:Acquire, WordRwLock::unlock_shared:Release, WordRwLock::try_take:Acquire,
+/// WordRwLock::unlock_exclusive:Release
+#[test]
+fn readers_and_writer_exclude_each_other() {
+    check(0, 3, || {
+        let shared = Guarded::new();
+        let reader = thread::spawn({
+            let shared = shared.clone();
+            move || shared.read()
+        });
+        shared.write();
+        assert!(reader.join().unwrap() <= 1);
+        assert_eq!(shared.read(), 1);
+    });
+}
+
+/// Refutes: front-writer-not-woken-by-writer
+#[test]
+fn writers_exclude_each_other() {
+    check(0, 3, || {
+        let shared = Guarded::new();
+        let writer = thread::spawn({
+            let shared = shared.clone();
+            move || shared.write()
+        });
+        shared.write();
+        writer.join().unwrap();
+        assert_eq!(shared.read(), 2);
+    });
+}
+
+/// A reader that lets writers pass waits for one that gives up, while another reader holds the lock.
+///
+/// Refutes: readers-not-woken-by-timeout
+#[test]
+fn reader_enters_when_the_front_writer_gives_up() {
+    check(0, 3, || {
+        let shared = Guarded::new();
+        assert_eq!(shared.lock.try_lock_shared(true), Shared::Acquired);
+        let writer = thread::spawn({
+            let shared = shared.clone();
+            move || assert!(!shared.lock.lock_exclusive(Some(0)))
+        });
+        assert_eq!(shared.lock.lock_shared(true, None), Shared::Acquired);
+        shared.lock.unlock_shared();
+        writer.join().unwrap();
+        shared.lock.unlock_shared();
+        assert!(shared.lock.try_lock_exclusive());
+    });
+}
+
+/// A waiting reader whose time is over is not counted any more.
+#[test]
+fn reader_withdraws_or_is_admitted() {
+    check(0, 3, || {
+        let shared = Guarded::new();
+        assert!(shared.lock.try_lock_exclusive());
+        let reader = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let acquired = shared.lock.lock_shared(false, Some(0)) == Shared::Acquired;
+                if acquired {
+                    shared.lock.unlock_shared();
+                }
+            }
+        });
+        // SAFETY: locked above.
+        unsafe { shared.lock.unlock_exclusive() };
+        reader.join().unwrap();
+        assert!(shared.lock.try_lock_exclusive());
+    });
+}
