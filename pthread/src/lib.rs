@@ -2,7 +2,7 @@
 //!
 //! Each function looks at the object: what kind it is, the C library's initializers and `init` functions have stored.
 //! Private objects of the plain kinds get a lock of stillpoint inside the object. All others keep the C library's
-//! functions ([`original`]).
+//! functions (`original`).
 //!
 //! | object | bytes | of stillpoint's lock | of the C library, left as they are |
 //! |---|---|---|---|

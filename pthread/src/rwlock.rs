@@ -6,8 +6,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use libc::{
     CLOCK_REALTIME, EAGAIN, EBUSY, EDEADLK, EINVAL, ETIMEDOUT, clockid_t, pthread_rwlock_t, timespec,
 };
-use stillpoint::lock::pthread::WordRwLock;
-use stillpoint::lock::pthread::rwlock::Shared;
+use stillpoint::lock::pthread::{Shared, WordRwLock};
 
 use crate::original;
 use crate::time::{Until, reading_after};

@@ -5,7 +5,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use stillpoint::lock::model::Policy;
-use stillpoint::lock::pthread::rwlock::{Shared, WordRwLock};
+use stillpoint::lock::pthread::{Shared, WordRwLock};
 use support::model::check;
 
 /// The queue of writers knows no time.

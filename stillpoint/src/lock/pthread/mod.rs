@@ -1,7 +1,11 @@
 //! What the package in `pthread/` needs beside [`RawMutex`](super::RawMutex) and [`Condvar`](super::Condvar). No stable
 //! interface.
 
-pub mod rwlock;
+mod rwlock;
+
+pub use rwlock::Shared;
+#[cfg(loom)]
+pub use rwlock::WordRwLock;
 
 /// The value of a waiter's word until it is notified.
 #[cfg(not(loom))]
