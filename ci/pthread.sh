@@ -59,7 +59,7 @@ grep -v '^passed' "$scratch/nptl" || true
 
 echo "-- without a wake-up"
 RUSTFLAGS="--cfg stillpoint_mutants" CARGO_PROFILE_URCU_LTO=off CARGO_PROFILE_URCU_OPT_LEVEL=1 \
-    CARGO_TARGET_DIR=target/pthread-mutants pthread/install.sh "$target/mutants"
+    CARGO_TARGET_DIR=$PWD/target/pthread-mutants pthread/install.sh "$target/mutants"
 # notices STEP TEST: the test fails without the step.
 notices() {
     local step test
