@@ -479,11 +479,108 @@ static void spin_kinds(void)
     }
 }
 
+struct sleeper {
+    struct shared *shared;
+    int (*wait)(struct shared *);
+    int thread;
+};
+
+static void *sleep_and_count(void *argument)
+{
+    struct sleeper *sleeper = argument;
+    __atomic_store_n(&sleeper->thread, gettid(), __ATOMIC_RELEASE);
+    OK(sleeper->wait(sleeper->shared));
+    return NULL;
+}
+
+/* Returns true if the thread sleeps in a call of futex. */
+static bool sleeps(int thread)
+{
+    char path[64], call[16] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fscanf(file, "%15s", call) == 1);
+    fclose(file);
+    return !strcmp(call, "202");
+}
+
+/* A thread that sleeps in `wait` returns from it after `wake`. */
+static void is_woken(struct shared *shared, int (*wait)(struct shared *), int (*wake)(struct shared *))
+{
+    struct sleeper sleeper = { shared, wait, 0 };
+    pthread_t thread = start(sleep_and_count, &sleeper);
+    while (!__atomic_load_n(&sleeper.thread, __ATOMIC_ACQUIRE) || !sleeps(sleeper.thread))
+        usleep(1000);
+    OK(wake(shared));
+    OK(pthread_join(thread, NULL));
+}
+
+static int lock(struct shared *shared) { return pthread_mutex_lock(&shared->mutex); }
+static int unlock(struct shared *shared) { return pthread_mutex_unlock(&shared->mutex); }
+static int read_lock(struct shared *shared) { return pthread_rwlock_rdlock(&shared->rwlock); }
+static int write_lock(struct shared *shared) { return pthread_rwlock_wrlock(&shared->rwlock); }
+static int rw_unlock(struct shared *shared) { return pthread_rwlock_unlock(&shared->rwlock); }
+
+static int wait_for_state(struct shared *shared)
+{
+    OK(lock(shared));
+    while (!shared->state)
+        OK(pthread_cond_wait(&shared->cond, &shared->mutex));
+    return unlock(shared);
+}
+
+static int set_state(struct shared *shared)
+{
+    OK(lock(shared));
+    shared->state = 1;
+    OK(pthread_cond_signal(&shared->cond));
+    return unlock(shared);
+}
+
+static void unlock_wakes(void)
+{
+    struct shared shared = { .state = 0 };
+    OK(lock(&shared));
+    is_woken(&shared, lock, unlock);
+}
+
+static void signal_wakes(void)
+{
+    struct shared shared = { .state = 0 };
+    is_woken(&shared, wait_for_state, set_state);
+}
+
+static void writer_wakes_reader(void)
+{
+    struct shared shared = { .state = 0 };
+    OK(write_lock(&shared));
+    is_woken(&shared, read_lock, rw_unlock);
+}
+
+static void writer_wakes_writer(void)
+{
+    struct shared shared = { .state = 0 };
+    OK(write_lock(&shared));
+    is_woken(&shared, write_lock, rw_unlock);
+}
+
+static void reader_wakes_writer(void)
+{
+    struct shared shared = { .state = 0 };
+    OK(read_lock(&shared));
+    is_woken(&shared, write_lock, rw_unlock);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } tests[] = {
     { "kinds", kinds },
+    { "unlock_wakes", unlock_wakes },
+    { "signal_wakes", signal_wakes },
+    { "writer_wakes_reader", writer_wakes_reader },
+    { "writer_wakes_writer", writer_wakes_writer },
+    { "reader_wakes_writer", reader_wakes_writer },
     { "unmap_mutex", unmap_mutex },
     { "unmap_rwlock", unmap_rwlock },
     { "unmap_cond", unmap_cond },
