@@ -213,7 +213,7 @@ impl<P: Policy> Raw<P> {
         })
     }
 
-    /// Spins for a bounded time, then yields the CPU to other threads unless the clock shows `until`. Returns `true` if
+    /// Spins for a bounded time, then yields the CPU to other threads if the wait has no end. Returns `true` if
     /// the caller holds the lock.
     ///
     /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
@@ -235,7 +235,9 @@ impl<P: Policy> Raw<P> {
             if !is_reserved && spin.pause() {
                 continue;
             }
-            if !yields.next() {
+            // Timed waits queue first: their time might be over after the yields, in each attempt, so that they would
+            // never have a place in the queue.
+            if until.is_some() || !yields.next() {
                 return false;
             }
         }

@@ -119,11 +119,11 @@ impl Waiter {
             }
             // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`.
             if state.load(Acquire) == IDLE {
+                own.abandoned_at.set(0);
                 idle = Some(own);
             }
         }
         if let Some(own) = idle {
-            own.abandoned_at.set(0);
             return Place::Tail(own.id.get());
         }
         let kept = unused.filter(|_| exit::arm());
