@@ -5,11 +5,27 @@
 #
 #   ci/litmus.sh         checks
 #   ci/litmus.sh record  writes models/litmus/instructions.txt
+#   ci/litmus.sh names   only compares names
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 
 folder=models/litmus
+# Functions and mutants that the tests name exist, and each ordering has a test, or is listed.
+cited=$(sed -n 's/^Functions=//p' $folder/protocols/*.litmus | grep -oE '\b[A-Z][A-Za-z]+::[a-z_]+\b' | sort -u)
+missing=$(comm -23 <(echo "$cited") <(places))
+names=$(sed -n 's/^Variant=\([^ ]*\) |.*/\1/p' $folder/protocols/*.litmus | tr , '\n' | sort -u)
+known=$({ refutes | cut -d' ' -f1 | tr + '\n'; sed -n 's/^\([^# ]*:[^ ]*\)  .*/\1/p' ci/mutants/unrefuted.txt; } | sort -u)
+missing+=$(comm -23 <(echo "$names") <(echo "$known"))
+diff $folder/untested.txt <(comm -13 <(echo "$names") <(grep : <<<"$known")) ||
+    { echo "orderings without a litmus test (>), or listed in $folder/untested.txt although they have one (<)" >&2; exit 1; }
+echo "NOT CHECKED: $(wc -l <$folder/untested.txt) orderings without a litmus test: $folder/untested.txt"
+if [[ -n $missing ]]; then
+    printf 'litmus tests name what does not exist:\n%s\n' "$missing" >&2
+    exit 1
+fi
+[[ ${1-} != names ]] || exit 0
+
 cargo build --release --package stillpoint-litmus
 litmus=${CARGO_TARGET_DIR:-target}/release/litmus
 
@@ -49,24 +65,10 @@ all_instructions() {
     instructions x86_64 x86_64-unknown-linux-gnu
 }
 
-echo "-- instructions, names"
+echo "-- instructions"
 all_instructions >"$scratch/instructions"
 if [[ ${1-} == record ]]; then
     cp "$scratch/instructions" $folder/instructions.txt
 fi
 diff $folder/instructions.txt "$scratch/instructions" ||
     { echo "rustc emits other instructions (>): check the tests, and run ci/litmus.sh record" >&2; exit 1; }
-
-# Functions and mutants that the tests name exist, and each ordering has a test, or is listed.
-cited=$(sed -n 's/^Functions=//p' $folder/protocols/*.litmus | grep -oE '\b[A-Z][A-Za-z]+::[a-z_]+\b' | sort -u)
-missing=$(comm -23 <(echo "$cited") <(places))
-names=$(sed -n 's/^Variant=\([^ ]*\) |.*/\1/p' $folder/protocols/*.litmus | tr , '\n' | sort -u)
-known=$({ refutes | cut -d' ' -f1 | tr + '\n'; sed -n 's/^\([^# ]*:[^ ]*\)  .*/\1/p' ci/mutants/unrefuted.txt; } | sort -u)
-missing+=$(comm -23 <(echo "$names") <(echo "$known"))
-diff $folder/untested.txt <(comm -13 <(echo "$names") <(grep : <<<"$known")) ||
-    { echo "orderings without a litmus test (>), or listed in $folder/untested.txt although they have one (<)" >&2; exit 1; }
-echo "NOT CHECKED: $(wc -l <$folder/untested.txt) orderings without a litmus test: $folder/untested.txt"
-if [[ -n $missing ]]; then
-    printf 'litmus tests name what does not exist:\n%s\n' "$missing" >&2
-    exit 1
-fi

@@ -13,7 +13,8 @@
 # test refutes a mutant that does not exist, or if a page or a model cites a function that does not exist.
 #
 #   ci/mutants.sh          all of it, except for the patches
-#   ci/mutants.sh names    only compares names, and checks that the patches apply; takes a second
+#   ci/mutants.sh names    only compares names, those of ci/litmus.sh and ci/torture.sh too, and checks that the patches
+#                          apply; takes a second
 #   ci/mutants.sh models   only explores the unbroken models
 #   ci/mutants.sh patches  refutes the patches
 set -euo pipefail
@@ -44,7 +45,10 @@ if [[ -n $missing ]]; then
     exit 1
 fi
 for name in $patches; do git apply --check "ci/mutants/$name.patch"; done
-[[ $kind != names ]] || exit 0
+if [[ $kind == names ]]; then
+    ci/litmus.sh names
+    exec ci/torture.sh names
+fi
 
 export RUST_BACKTRACE=0
 

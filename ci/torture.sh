@@ -9,6 +9,7 @@
 #
 # usage: ci/torture.sh [SECONDS [RUNS [PATTERN]]]   runs for SECONDS, and each broken step RUNS times (prints median,
 #        maximum); only the steps, written `MUTANT PART`, that match PATTERN. 0 SECONDS leave the first part out.
+#        ci/torture.sh names   only checks that the steps exist
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -46,7 +47,6 @@ not-armed percpu lost, crash
 stop-not-checked percpu crash
 room-not-checked percpu crash
 no-kick lock hang
-parked-not-set lock hang
 head-leaves-without-promoting lock hang
 unqueued-not-woken lock hang
 no-fence/100 rcu early
@@ -60,9 +60,10 @@ writer-not-woken/10 rwlock hang
 shut-without-fence rwlock exclusion
 entry-not-copied/100000 map lost"
 if unknown=$(comm -23 <(sed 's/[ /].*//' <<<"$rows" | sort -u) <(steps_in stillpoint/src collections/src urcu/core/src)) && [[ -n $unknown ]]; then
-    echo "the source has no such steps: $unknown" >&2
+    echo "the torture breaks steps that the source does not have: $unknown" >&2
     exit 1
 fi
+[[ $seconds != names ]] || exit 0
 rows=$(grep -E -- "$pattern" <<<"$rows")
 parts=$(cut -d' ' -f2 <<<"$rows" | sort -u)
 
