@@ -5,7 +5,8 @@
 # - Orderings. One run of the unbroken models records each ordering stronger than Relaxed that they execute. Its name is
 #   that of the function and a number (`ci/orderings.awk`). One build has all of these mutants. Those that no model
 #   refutes are in `ci/mutants/unrefuted.txt`, with the reason.
-# - Steps: statements in `step!`, left out one at a time. They are in the same build.
+# - Steps: statements in `step!`, left out one at a time. They are in the same build. A few are refuted by tests on the
+#   machine, with the patches; those of per-CPU data in `ci/percpu.sh`.
 # - Patches, `ci/mutants/NAME.patch`, reorder or replace steps. Each needs a build. This script only checks that they
 #   apply; `ci/mutants.sh patches` builds and refutes them (nightly).
 #
@@ -16,7 +17,7 @@
 #   ci/mutants.sh names    only compares names, those of ci/litmus.sh and ci/torture.sh too, and checks that the patches
 #                          apply; takes a second
 #   ci/mutants.sh models   only explores the unbroken models
-#   ci/mutants.sh patches  refutes the patches
+#   ci/mutants.sh patches  refutes the patches, and the steps that tests on the machine refute
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -68,9 +69,29 @@ refuted() {
     printf 'refuted   %-50s %-60s %5s s  %s\n' "$what" "$test" "$seconds" "${found:-ended otherwise}"
 }
 
+# The steps that tests on the machine refute, except for those of per-CPU data.
+machine=$(while read -r name file rest; do
+    is_patch "$name" || [[ $file == loom* || $file == *percpu* ]] || echo "$name $file $rest"
+done <<<"$steps")
+
+# on_machine FILE: builds a program of tests on the machine. Those of per-CPU data need the faults in its sections, with
+# which the unit tests cannot be linked.
+root=$PWD
+on_machine() {
+    local config=mutants program=(--test "$1")
+    [[ $1 != *percpu* ]] || config=faults
+    [[ $1 != stillpoint ]] || program=(--lib)
+    build env CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg stillpoint_$config" \
+        cargo test --package stillpoint --features signal-fence --release \
+        --target-dir "$root/target/patches-$config" "${program[@]}"
+}
+
 # The patches, one after another, in a copy of the repository: builds and runs the test that refutes each.
 if [[ $kind == patches ]]; then
-    root=$PWD
+    while read -r name file test; do
+        on_machine "$file"
+        refuted "$name" "$file" "$test" STILLPOINT_MUTANT="$name"
+    done <<<"$machine"
     mkdir "$scratch/copy"
     git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --target-directory "$scratch/copy"
     cd "$scratch/copy"
@@ -79,14 +100,11 @@ if [[ $kind == patches ]]; then
         [[ -e $root/ci/mutants/$name.patch ]] || continue
         patch --quiet --strip=1 <"$root/ci/mutants/$name.patch"
         if [[ $file == loom* ]]; then
-            command=("${loom[@]:0:${#loom[@]}-4}" --target-dir "$root/target/patches" --test "$file")
+            builds=(build "${loom[@]:0:${#loom[@]}-4}" --target-dir "$root/target/patches" --test "$file")
         else
-            programs=(--test "$file")
-            [[ $file != stillpoint ]] || programs=(--lib)
-            command=(env CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg stillpoint_faults"
-                cargo test --package stillpoint --release --target-dir "$root/target/patches-faults" "${programs[@]}")
+            builds=(on_machine "$file")
         fi
-        if build "${command[@]}" 2>"$scratch/build"; then
+        if "${builds[@]}" 2>"$scratch/build"; then
             # On the machine, a mutant may take several tries to show, on a busy one many.
             tries=$([[ $file == loom* ]] && echo 1 || echo 50)
             until refuted "$name" "$file" "$test"; do
@@ -100,7 +118,7 @@ if [[ $kind == patches ]]; then
         patch --quiet --strip=1 --reverse <"$root/ci/mutants/$name.patch"
     done <<<"$steps"
     ((survivors == 0))
-    echo "$(wc -w <<<"$patches") patches refuted"
+    echo "$(wc -l <<<"$machine") steps and $(wc -w <<<"$patches") patches refuted"
     exit
 fi
 

@@ -96,6 +96,8 @@ mod reason;
 mod shared_fence;
 #[cfg_attr(not(feature = "signal-fence"), path = "no_signal.rs")]
 mod signal;
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+mod tests;
 
 pub use backend::{Backend, BackendAlreadySet, Report, backend, init, report, set_backend};
 use shared_fence::SharedFence;

@@ -300,11 +300,44 @@ fn area<'a>(areas: NonNull<CpuArea>, word: usize, cpu: usize) -> &'a CpuArea {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
     use super::*;
 
     /// Returns `true` if one of many tries is not interrupted.
     fn is_fast(counters: &CpuCounters<1>) -> bool {
         (0..1000).any(|_| counters.try_add(0, 1))
+    }
+
+    #[test]
+    fn reset_replaces_adds_of_each_kind() {
+        let counters = CpuCounters::<2>::new();
+        counters.add_without_allocating(0, 1);
+        (0..100).for_each(|_| counters.add(0, 1));
+        let areas = counters.areas().expect("there is memory");
+        area(areas, 0, 0).atomic[0].fetch_add(1, Relaxed);
+        assert_eq!([0, 1].map(|word| counters.sum(word)), [102, 0]);
+        // SAFETY: no other thread uses these counters.
+        unsafe { counters.reset_in_child([5, 6]) };
+        assert_eq!([0, 1].map(|word| counters.sum(word)), [5, 6]);
+    }
+
+    #[test]
+    fn racing_first_adds_are_all_in_the_sum() {
+        const THREADS: u64 = 3;
+        for _ in 0..60 {
+            let (counters, start) = (CpuCounters::<1>::new(), Barrier::new(THREADS as usize));
+            thread::scope(|scope| {
+                for _ in 0..THREADS {
+                    scope.spawn(|| {
+                        start.wait();
+                        counters.add(0, 1);
+                    });
+                }
+            });
+            assert_eq!(counters.sum(0), THREADS);
+        }
     }
 
     #[test]

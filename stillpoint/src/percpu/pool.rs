@@ -417,6 +417,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn drain_without_an_overflow_array_takes_one_object() {
+        let pool = Pool::new(8);
+        if !pool.sections {
+            return eprintln!("not checked: no sections, or they cannot be interrupted");
+        }
+        (0..8).for_each(|n| pool.push(Box::new(n)).expect("there is room"));
+        let mut left = pool.len();
+        for cpu in pool.used.from(0).collect::<Vec<_>>() {
+            while let Some(word) =
+                (pool.areas[cpu].plain[LEN].load(Relaxed) > 0).then(|| pool.drain(cpu, None))
+            {
+                // SAFETY: the word was drained, so it is ours alone.
+                drop(unsafe { from_word::<i32>(word.expect("there is one")) });
+                left -= 1;
+                assert_eq!(pool.len(), left);
+            }
+        }
+    }
+
+    #[test]
     fn pops_visit_only_cpus_that_have_pushed() {
         let pool = Pool::new(4);
         assert!(pool.pop().is_none() && pool.used.from(0).count() == 0);

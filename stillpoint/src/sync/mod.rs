@@ -52,14 +52,18 @@ pub(crate) use spin_calibration::spin_iterations;
 /// Returns `true` if the mutant `name` is selected: always, or once in `N` times, at random, if `name/N` is.
 #[cfg(any(loom, stillpoint_mutants, stillpoint_faults))]
 pub fn mutant(name: &str) -> bool {
-    static SELECTED: std::sync::LazyLock<Option<(String, u64)>> = std::sync::LazyLock::new(|| {
-        let selected = std::env::var("STILLPOINT_MUTANT").ok()?;
-        Some(match selected.split_once('/') {
-            Some((name, n)) => (name.to_owned(), n.parse().expect("a number after the name of the mutant")),
-            None => (selected, 1),
-        })
+    static SELECTED: std::sync::LazyLock<Option<(&str, u64)>> = std::sync::LazyLock::new(|| {
+        // Not `std::env::var`, which allocates: mutants are asked for where there is no memory.
+        // SAFETY: the name is a C string. The value stays: programs with mutants set it when they start, if at all.
+        let selected = unsafe {
+            let value = libc::getenv(c"STILLPOINT_MUTANT".as_ptr());
+            (!value.is_null()).then(|| core::ffi::CStr::from_ptr(value))?
+        };
+        let selected = selected.to_str().expect("the name of a mutant");
+        let (name, n) = selected.split_once('/').unwrap_or((selected, "1"));
+        Some((name, n.parse().expect("a number after the name of the mutant")))
     });
-    SELECTED.as_ref().is_some_and(|(selected, n)| selected == name && (*n == 1 || one_in(*n)))
+    SELECTED.is_some_and(|(selected, n)| selected == name && (n == 1 || one_in(n)))
 }
 
 /// Returns `true` once in `n` calls of a thread, at random. Orders nothing.

@@ -77,9 +77,18 @@ pub fn spin_loop() {
     thread::yield_now();
 }
 
-/// Time stands still.
+std::thread_local! {
+    /// The reading of the clock in this model, whose threads are one of the machine's.
+    static NOW: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Sets the clock. Otherwise time stands still, at 0.
+pub fn set_now(nanoseconds: u64) {
+    NOW.set(nanoseconds);
+}
+
 pub fn now() -> u64 {
-    0
+    NOW.get()
 }
 
 pub fn thread_name(_tid: u32) -> Option<String> {

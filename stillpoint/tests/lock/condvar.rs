@@ -98,6 +98,27 @@ fn notify_one_wakes_one_and_notify_all_wakes_all() {
     assert_eq!(lock.into_inner(), 0);
 }
 
+/// Refutes: all-waiters-notified
+#[test]
+fn notify_one_leaves_the_other_waiters() {
+    const WAITERS: usize = 3;
+    let _running = deadline();
+    let (waiting, changed) = (Mutex::new(0), Condvar::new());
+    thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            scope.spawn(|| {
+                let mut waiting = waiting.lock();
+                *waiting += 1;
+                changed.wait(&mut waiting);
+            });
+        }
+        // Each that has released the lock is a waiter.
+        until(|| *waiting.lock() == WAITERS);
+        assert!(changed.notify_one());
+        assert_eq!(changed.notify_all(), WAITERS - 1);
+    });
+}
+
 #[test]
 fn timed_wait_without_notification_times_out() {
     let _running = deadline();
@@ -186,6 +207,7 @@ fn notify_returns_the_number_of_woken_waiters() {
     none();
 }
 
+/// Refutes: child-keeps-generation
 #[test]
 fn child_of_a_fork_inherits_no_waiters() {
     // In a process of its own: a child can start no threads if another test is starting one at the fork.

@@ -347,6 +347,24 @@ fn lock_held_by_the_forking_thread_works_in_the_child() {
     });
 }
 
+/// Refutes: dead-nodes-not-flagged
+#[test]
+fn fair_release_in_the_child_reserves_nothing_for_dead_waiters() {
+    if !child::is_alone(fair_release_in_the_child_reserves_nothing_for_dead_waiters) {
+        return;
+    }
+    let _running = deadline();
+    let lock = Mutex::new(());
+    thread::scope(|scope| {
+        let mut guard = Some(lock.lock());
+        asleep_in(scope, || drop(lock.lock()));
+        in_child(|| {
+            MutexGuard::unlock_fair(guard.take().expect("the lock is held"));
+            assert!(lock.try_lock().is_some());
+        });
+    });
+}
+
 #[test]
 fn replaced_lock_in_the_child_is_not_rejoined() {
     if !child::is_alone(replaced_lock_in_the_child_is_not_rejoined) {

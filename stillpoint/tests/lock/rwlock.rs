@@ -74,8 +74,10 @@ fn writers_exclude_readers_and_each_other() {
     }
 }
 
+/// Refutes: tried-write-queues
 #[test]
 fn tries_succeed_unless_excluded() {
+    let _running = deadline();
     with_each_gate((), |lock| {
         let reads = (lock.read(), lock.try_read().expect("readers coexist"));
         assert!(lock.is_locked() && !lock.is_locked_exclusive());
@@ -83,6 +85,9 @@ fn tries_succeed_unless_excluded() {
         let upgradable = lock.try_upgradable_read().expect("it coexists with readers");
         assert!(lock.try_upgradable_read().is_none());
         assert!(lock.try_read().is_some());
+        drop(reads);
+        assert!(lock.is_locked() && !lock.is_locked_exclusive(), "for an upgradable read");
+        let reads = lock.read();
         let upgradable = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect_err("there are readers");
         drop(reads);
         let write = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect("there are none");
@@ -93,6 +98,49 @@ fn tries_succeed_unless_excluded() {
         assert!(!lock.is_locked() && !lock.is_locked_exclusive());
         drop(lock.try_write().expect("it is free"));
         assert!(lock.try_read().is_some());
+    });
+}
+
+/// Refutes: drained-lock-counts-as-held
+#[test]
+fn writer_that_waits_for_readers_does_not_hold_the_lock() {
+    let _running = deadline();
+    with_each_gate((), |lock| {
+        let read = lock.read();
+        thread::scope(|scope| {
+            scope.spawn(|| drop(lock.write()));
+            // Now the writer keeps other readers out.
+            until(|| lock.try_read().is_none());
+            assert!(lock.is_locked() && !lock.is_locked_exclusive());
+            drop(read);
+        });
+    });
+}
+
+/// Refutes: fair-write-released-unfairly
+#[test]
+fn fair_releases_reserve_the_lock_for_the_waiting_writer() {
+    let _running = deadline();
+    with_each_gate((), |lock| {
+        for round in 0..20 {
+            let (write, is_over) = (lock.write(), AtomicBool::new(false));
+            thread::scope(|scope| {
+                let waits = || {
+                    let _guard = lock.write();
+                    until(|| is_over.load(Relaxed));
+                };
+                asleep_in(scope, waits);
+                if round % 2 == 0 {
+                    RwLockWriteGuard::unlock_fair(write);
+                } else {
+                    RwLockUpgradableReadGuard::unlock_fair(RwLockWriteGuard::downgrade_to_upgradable(write));
+                }
+                // The waiter holds the lock, or it is reserved. (Later tries may find the waiter stalled.)
+                let stolen = lock.try_upgradable_read().is_some();
+                is_over.store(true, Relaxed);
+                assert!(!stolen);
+            });
+        }
     });
 }
 

@@ -306,6 +306,7 @@ fn reserved_lock_cannot_be_stolen() {
     });
 }
 
+/// Refutes: waiter-keeps-reservation-time
 #[test]
 fn new_head_has_a_new_reservation_time() {
     check(0, 2, || {

@@ -9,6 +9,7 @@ mod failed_exchange;
 mod fallback;
 mod fence;
 mod lock;
+mod lock_times;
 mod own;
 mod poller;
 mod qsbr;

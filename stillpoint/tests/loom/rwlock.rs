@@ -425,6 +425,7 @@ fn upgradable_reader_coexists_with_readers_until_it_writes() {
     });
 }
 
+/// Refutes: downgraded-after-release
 #[test]
 fn downgraded_writer_keeps_other_writers_out() {
     check(1, 2, || {

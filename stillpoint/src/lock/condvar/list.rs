@@ -256,3 +256,50 @@ impl Locked<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::lock::mutex::nodes::exclude_other_tests;
+
+    /// Five waiters, of which each leaves, or is notified while it is the first, or stays: in each combination, first to
+    /// last and last to first.
+    #[test]
+    fn rest_of_the_list_is_in_order_whichever_waiters_leave() {
+        const WAITERS: usize = 5;
+        let _alone = exclude_other_tests();
+        let ids = [(); WAITERS].map(|()| table().alloc().expect("there are enough"));
+        let list = WaitList::new();
+        for choices in 0..2 * 3_usize.pow(WAITERS as u32) {
+            let mut waiting = ids.to_vec();
+            for id in ids {
+                let mut locked = list.lock();
+                locked.append(id);
+                locked.unlock();
+            }
+            let mut order = ids;
+            if choices % 2 == 0 {
+                order.reverse();
+            }
+            let mut choices = choices / 2;
+            for id in order {
+                let choice = choices % 3;
+                choices /= 3;
+                match choice {
+                    0 => assert!(list.try_remove(id)),
+                    1 if waiting[0] == id => assert_eq!(list.notify(1), 1),
+                    _ => continue,
+                }
+                waiting.retain(|&other| other != id);
+                assert!(!list.try_remove(id), "it is not in the list");
+            }
+            let mut locked = list.lock();
+            assert_eq!(locked.len(), waiting.len());
+            let rest: Vec<u32> = waiting.iter().map(|_| locked.take_first()).collect();
+            assert!(rest == waiting && locked.is_empty());
+            locked.unlock();
+            ids.iter().for_each(|&id| table().node(id).state.store(IDLE, Relaxed));
+        }
+        ids.iter().for_each(|&id| table().free(id));
+    }
+}

@@ -5,6 +5,8 @@ pub mod api;
 pub mod nodes;
 pub mod queue;
 pub mod raw;
+#[cfg(all(test, not(loom)))]
+mod tests;
 pub mod unqueued;
 pub mod waiter;
 pub mod word;

@@ -116,7 +116,7 @@ impl Node {
     pub fn start_quantum(&self, delay: u64) {
         // Relaxed, both: approximate times are enough.
         self.head_since.store(now().saturating_add(delay), Relaxed);
-        self.reserved_since.store(0, Relaxed);
+        step!("quantum-keeps-reservation-time", self.reserved_since.store(0, Relaxed));
     }
 
     /// Returns the nanoseconds since the start of the head's quantum.
@@ -230,11 +230,12 @@ impl NodeTable {
                 self.free(id);
             } else {
                 state.store(DEAD, Relaxed);
-                flags = FORKED;
+                step!("dead-nodes-not-flagged", flags = FORKED);
             }
         }
-        self.slow_unlock_flags.store(flags, Relaxed);
-        self.forks.fetch_add(1, Relaxed);
+        // Unqueued waiters are threads of the parent.
+        step!("child-keeps-unqueued-count", self.slow_unlock_flags.store(flags, Relaxed));
+        step!("child-keeps-generation", self.forks.fetch_add(1, Relaxed));
     }
 }
 

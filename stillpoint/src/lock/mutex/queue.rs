@@ -108,7 +108,7 @@ impl<P: Policy> WaitQueue<'_, P> {
         node.owned.exclusive();
         node.next.store(0, Relaxed);
         // The time is that of an earlier wait.
-        node.reserved_since.store(0, Relaxed);
+        step!("waiter-keeps-reservation-time", node.reserved_since.store(0, Relaxed));
         let mut word = self.0.load(Relaxed);
         loop {
             if LockWord::<P>::may_steal(word) {

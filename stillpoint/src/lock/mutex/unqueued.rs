@@ -34,7 +34,10 @@ pub fn lock_unqueued<P: Policy>(lock: &LockWord<P>, until: Option<u64>) -> bool 
         if word & LOCKED == 0 {
             if lock.compare_exchange(word, word | LOCKED, Acquire, Relaxed).is_ok() {
                 // Relaxed: if the lock was reserved for the head, it was so until now.
-                table().node(head(word)).reserved_since.store(0, Relaxed);
+                step!(
+                    "unqueued-keeps-reservation-time",
+                    table().node(head(word)).reserved_since.store(0, Relaxed)
+                );
                 break true;
             }
             continue;

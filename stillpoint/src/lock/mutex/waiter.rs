@@ -137,6 +137,13 @@ impl Waiter {
         Place::Tail(id)
     }
 
+    /// Returns the nodes that the thread keeps, each with the address of the lock in whose queue it is abandoned.
+    #[cfg(all(test, not(loom)))]
+    pub fn places(&self) -> Vec<(u32, usize)> {
+        let places = self.own.iter().map(|own| (own.id.get(), own.abandoned_at.get()));
+        places.filter(|place| *place != (0, 0)).collect()
+    }
+
     /// Returns `true` if the thread keeps this node, and so may abandon it.
     pub fn owns(&self, id: u32) -> bool {
         self.own.iter().any(|own| own.id.get() == id)
@@ -219,7 +226,7 @@ mod exit {
     use core::ffi::c_void;
     use core::ptr;
 
-    use super::{Waiter, table, with};
+    use super::{Waiter, step, table, with};
     use crate::sys::fork::{ForkHook, register_for_fork};
     use crate::sys::init_array;
     use crate::sys::tls_destructor::AtThreadExit;
@@ -249,7 +256,12 @@ mod exit {
 
     fn in_child() {
         // The table frees those that are in no queue.
-        with(|waiter| waiter.own.iter().for_each(|own| (own.id.set(0), own.abandoned_at.set(0)).1));
+        with(|waiter| {
+            for own in &waiter.own {
+                step!("child-keeps-nodes", own.id.set(0));
+                step!("child-remembers-queues", own.abandoned_at.set(0));
+            }
+        });
         table().reset_in_child();
     }
 }

@@ -23,7 +23,7 @@ use super::nodes::{DEAD, FORKED, NODE_BITS, table};
 use super::waiter::{self, Waiter};
 use crate::lock::events::Event;
 use crate::lock::policy::{BYPASS_APART, Policy};
-use crate::sync::{AtomicU32, LoomAccess, Ordering::*, const_unless_loom, now};
+use crate::sync::{AtomicU32, LoomAccess, Ordering::*, const_unless_loom, now, step};
 
 pub const LOCKED: u32 = 1;
 pub const PARKED: u32 = 2;
@@ -156,7 +156,13 @@ impl<P: Policy> LockWord<P> {
     #[cold]
     fn check_quantum(&self, word: u32) -> u32 {
         let overdue = self.has_live_head(word) && table().node(head(word)).waited_as_head() >= P::RESERVE_NS;
-        if overdue { PENDING } else { 0 }
+        step!(
+            "steals-reserve-nothing",
+            if overdue {
+                return PENDING;
+            }
+        );
+        0
     }
 
     /// Returns `true` if there is a head. A queue that the child of a fork has inherited is dropped, which changes
@@ -209,7 +215,8 @@ impl<P: Policy> LockWord<P> {
                 Ok(_) if word & PENDING == 0 => return true,
                 Ok(_) => {
                     P::count(Event::Bypass);
-                    table().node(head(word)).start_quantum(BYPASS_APART * P::BYPASS_NS);
+                    let quantum = || table().node(head(word)).start_quantum(BYPASS_APART * P::BYPASS_NS);
+                    step!("bypass-keeps-quantum", quantum());
                     return true;
                 }
                 Err(now) => word = now,

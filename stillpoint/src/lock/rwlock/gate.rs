@@ -271,7 +271,7 @@ impl<P: Policy> RawRw<P> {
                 }
             } else if !counted {
                 if self.opens(word) && timeout != Timeout::Immediate {
-                    self.allocate();
+                    step!("gate-never-opens", self.allocate());
                 }
                 self.count(LOCKS);
                 counted = true;
@@ -370,6 +370,12 @@ impl<P: Policy> RawRw<P> {
         self.readers.sum(LOCKS).wrapping_sub(unlocks)
     }
 
+    /// Returns `true` if readers take the fast path.
+    #[cfg(all(test, not(loom)))]
+    pub fn is_open(&self) -> bool {
+        self.gate.load(Relaxed) & SHUT == 0
+    }
+
     /// Returns `true` if a thread holds the lock, in whatever way.
     pub fn is_locked(&self) -> bool {
         // Relaxed: the answer is out of date anyway. If the phase changes, a writer has admitted readers, which a sum may
@@ -400,4 +406,9 @@ pub fn gate_was_shut(reads: u64) {
         let old = READS_PER_FENCE.load(Relaxed);
         READS_PER_FENCE.store((old - 1).max(MIN_READS), Relaxed);
     }
+}
+
+#[cfg(all(test, not(loom)))]
+pub fn reads_per_fence() -> u64 {
+    READS_PER_FENCE.load(Relaxed)
 }

@@ -3,4 +3,6 @@
 #[cfg(not(loom))]
 pub mod api;
 pub mod gate;
+#[cfg(all(test, not(loom)))]
+mod tests;
 pub mod writer;
