@@ -88,12 +88,13 @@
 //! that sleep are admitted, before the next writer.
 //!
 //! - A write after many reads costs a heavy fence: half a microsecond to some ten microseconds, and an interrupt of each
-//!   CPU that runs the process. While a lock is written often, its readers share a word instead, and there is no fence.
+//!   CPU that runs the process. While a lock is written often, each reader executes a full fence instead.
 //! - Readers that wait, and writers that wait for readers, spin for some microseconds, then yield their CPUs up to eight
 //!   times, then sleep.
 //! - Where the kernel lacks or denies `membarrier`, readers execute fences; where rseq is missing, atomic instructions.
 //!   If `membarrier` is denied after it was chosen, writes panic and release the lock.
-//! - A signal handler may call `try_read`, and unlock what it has read; nothing else. If the C library does not register
+//! - A signal handler may call `try_read`, and unlock what it has read; nothing else. In a library that is loaded at run
+//!   time, the first read of a thread must not be in a handler. If the C library does not register
 //!   rseq, its thread must have called [`percpu::register_thread`](crate::percpu::register_thread) before, which allocates.
 //! - Reads of the parent's other threads last for ever in the child of a `fork`. The child must not use a lock after it
 //!   has released it if other threads were within `read` or `try_read`, or waited for a lock that the forking thread held.

@@ -36,8 +36,10 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds for which a lock stays reserved for a head before the head counts as stalled.
     const BYPASS_NS: u64 = 50_000_000;
 
-    /// Reads of a reader-writer lock by the slow path, after a writer, until the fast path is open again, at most 1023.
-    /// `None`: as many as cost about as much as a heavy fence, which is measured, and 512 at most.
+    /// One in so many reads of a reader-writer lock by the slow path is a sample, at random. 0: none is.
+    const SAMPLE: u64 = 16;
+    /// Samples, after a writer, until the fast path is open again, at most 1023. `None`: of about as many reads as cost as
+    /// much as a heavy fence, which is measured.
     const OPEN_AFTER: Option<u64> = None;
 
     /// Events are [counted](Self::count). Without, no time is measured for them either.

@@ -109,9 +109,10 @@ impl<const N: usize> CpuCounters<N> {
         self.add_to(self.areas().or_else(|| self.make_slow()), word, by);
     }
 
-    /// [`add_slow`](Self::add_slow), but to `spare` if the areas have not been allocated.
-    pub fn add_without_allocating(&self, word: usize, by: u64) {
-        self.add_to(self.areas(), word, by);
+    /// [`add_slow`](Self::add_slow), but to `spare` if the areas have not been allocated. Returns `true` if it was a
+    /// read-modify-write.
+    pub fn add_without_allocating(&self, word: usize, by: u64) -> bool {
+        self.add_to(self.areas(), word, by)
     }
 
     /// Returns `true` if the areas have been allocated.
@@ -119,17 +120,18 @@ impl<const N: usize> CpuCounters<N> {
         self.areas().is_some()
     }
 
-    fn add_to(&self, areas: Option<NonNull<CpuArea>>, word: usize, by: u64) {
+    /// Returns `true` if it was a read-modify-write.
+    fn add_to(&self, areas: Option<NonNull<CpuArea>>, word: usize, by: u64) -> bool {
         let Some(areas) = areas else {
             // Release, as for all adds: publishes what the thread did before; pairs with the Acquire in `sum`.
             self.spare[word].fetch_add(by, Release);
-            return;
+            return true;
         };
         if let Some(offset) = registration::offset() {
             for _ in tries() {
                 // SAFETY: as in `try_add`; the thread has an rseq area at the offset.
                 if unsafe { rseq::add(counter_ref::<N>(areas, offset, word), by) } {
-                    return;
+                    return false;
                 }
             }
         }
@@ -137,6 +139,7 @@ impl<const N: usize> CpuCounters<N> {
         let near = registration::nearest(cpus(areas));
         // Release: as above.
         area(areas, word, near).atomic[word % WIDTH].fetch_add(by, Release);
+        true
     }
 
     /// Returns the sum of word `word` over all CPUs, wrapping around.

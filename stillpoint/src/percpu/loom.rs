@@ -29,8 +29,9 @@ impl<const N: usize> CpuCounters<N> {
         self.words[current_cpu()][word].fetch_add(by, Release);
     }
 
-    pub fn add_without_allocating(&self, word: usize, by: u64) {
+    pub fn add_without_allocating(&self, word: usize, by: u64) -> bool {
         self.add_slow(word, by);
+        true
     }
 
     pub fn is_allocated(&self) -> bool {

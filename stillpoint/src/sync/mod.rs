@@ -40,6 +40,8 @@ pub use model::{
     can_yield, fence, now, spin_iterations, spin_loop, thread_name, yield_now,
 };
 #[cfg(not(loom))]
+pub(crate) use native::fence_after_atomic;
+#[cfg(not(loom))]
 pub(crate) use native::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
     can_yield, fence, now, spin_loop, thread_name, yield_now,

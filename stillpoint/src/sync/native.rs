@@ -2,6 +2,7 @@
 
 pub use core::hint::spin_loop;
 pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use std::cell;
 use std::num::NonZeroU32;
 use std::ops::Deref;
@@ -17,6 +18,17 @@ pub use crate::sys::thread::{can_yield, name as thread_name};
 #[inline(always)]
 pub const fn budget(rounds: u32) -> u32 {
     rounds
+}
+
+/// A full fence right after a read-modify-write of the thread, which is one on x86-64. The kernel's
+/// `smp_mb__after_atomic`.
+#[inline(always)]
+pub fn fence_after_atomic() {
+    if cfg!(all(target_arch = "x86_64", not(miri))) {
+        compiler_fence(SeqCst);
+    } else {
+        fence(SeqCst);
+    }
 }
 
 /// `core`'s cell with the interface of loom's.

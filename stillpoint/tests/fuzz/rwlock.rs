@@ -299,7 +299,7 @@ impl<R: Raw> System for TestState<R> {
                 local.unlock(*fair);
             }
             (Op::ReadOften, None) => {
-                for _ in 0..1100 {
+                for _ in 0..4000 {
                     if let Some(token) = self.lock.try_lock_shared() {
                         self.take(Mode::Read);
                         self.leave(Mode::Read);

@@ -27,7 +27,7 @@ const SHORT: Duration = Duration::from_millis(1);
 /// Returns a lock whose gate is open: enough reads without a write have opened it.
 fn opened<T>(value: T) -> RwLock<T> {
     let lock = RwLock::new(value);
-    (0..1100).for_each(|_| drop(lock.read()));
+    (0..4000).for_each(|_| drop(lock.read()));
     lock
 }
 
@@ -338,7 +338,7 @@ fn recursive_read_passes_a_waiting_writer() {
     let _running = deadline();
     for opens in [false, true] {
         let lock = RecursiveRwLock::new(0);
-        (0..if opens { 1100 } else { 0 }).for_each(|_| drop(lock.read()));
+        (0..if opens { 4000 } else { 0 }).for_each(|_| drop(lock.read()));
         let outer = lock.read();
         thread::scope(|scope| {
             let writer = asleep_in(scope, || *lock.write() += 1);
@@ -436,7 +436,7 @@ fn read_may_end_on_another_cpu() {
                     drop(guard);
                     drop(lock.try_write().expect("it is free"));
                     // Opens the gate again.
-                    (0..1100).for_each(|_| drop(lock.read()));
+                    (0..4000).for_each(|_| drop(lock.read()));
                 }
             });
         });

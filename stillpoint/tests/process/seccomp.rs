@@ -106,7 +106,7 @@ fn share_lock() {
             })
         });
         for _ in 0..50 {
-            (0..1100).for_each(|_| drop(pair.read()));
+            (0..4000).for_each(|_| drop(pair.read()));
             let mut pair = pair.write();
             pair.0 += 1;
             thread::yield_now();
@@ -236,7 +236,7 @@ fn late_denial_panics_writers_not_readers() {
         assert!(callers.into_iter().all(|caller| caller.join().expect("the panic was caught")));
         // A write that needs a fence panics, and leaves the lock as it was.
         let lock = RwLock::new(0);
-        (0..1100).for_each(|_| drop(lock.read()));
+        (0..4000).for_each(|_| drop(lock.read()));
         for _ in 0..3 {
             let panic = catch_unwind(AssertUnwindSafe(|| *lock.write() = 1)).expect_err("no fence");
             assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));

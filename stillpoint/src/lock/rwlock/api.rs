@@ -49,9 +49,9 @@ pub type RawRwLockRecursive = RawRwLockOf<true>;
 ///
 /// # Memory
 ///
-/// 64 bytes and the value. After 128 to 512 reads without a write in between, depending on the measured cost of the
-/// fence of a writer, a read allocates 128 bytes, and 128 more for each CPU that the machine may ever have. They are
-/// freed with the lock. If there is no memory, reads take the slow path.
+/// 64 bytes and the value. After about 128 reads without a write in between, a read allocates 128 bytes, and 128 more
+/// for each CPU that the machine may ever have. They are freed with the lock. If there is no memory, reads take the slow
+/// path.
 ///
 /// # Guards
 ///

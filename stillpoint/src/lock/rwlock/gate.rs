@@ -20,7 +20,7 @@
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
-//! | 54.. | reads | reads by the slow path since the last writer |
+//! | 54.. | samples | of the reads by the slow path since the last writer, one in [`Policy::SAMPLE`] |
 //! | 32..54 | waiters | readers that wait to be admitted |
 //! | 5..32 | phase | changes when waiting readers are admitted |
 //! | 4 | [`SLEEPERS`] | a waiting reader may sleep |
@@ -32,17 +32,17 @@
 //! | state | flags | a reader that arrives | changed by, to |
 //! |---|---|---|---|
 //! | open | none | holds the lock | a writer to draining, with a heavy fence |
-//! | shut | `SHUT` | holds the lock after a read-modify-write of the gate | a reader, if there have been as many since the last writer as cost a heavy fence, to open; a writer to draining, without a fence |
+//! | shut | `SHUT` | holds the lock if it finds the same after a full fence | a reader, if there have been as many since the last writer as cost a heavy fence, to open; a writer to draining, with a full fence |
 //! | draining | `SHUT`, `DRAINING` | tries again for a bounded time, then waits; a recursive one enters | the writer to held, or to shut if it gives up |
 //! | held | all three | the same | the writer to shut |
 //!
 //! `writers` is the [queued lock](crate::lock::mutex::raw). Its holder is the writer, or the one upgradable reader. An upgradable
 //! reader leaves the gate as it is, and is not counted: an upgrade is the second half of a write lock.
 //!
-//! So a write costs at most one fence and, as a rule (5), one wake-up, once the writer holds `writers`. A lock that is
-//! written often stays shut, and costs no fence: opening it pays only if the reads until the next writer save more than
-//! that fence costs. To open it after as many slow reads as cost one fence is at most twice as expensive as to know the
-//! future. How long fences take is measured.
+//! So a write costs at most one heavy fence and, as a rule (5), one wake-up, once the writer holds `writers`. A lock that
+//! is written often stays shut, and costs no heavy fence: opening it pays only if the reads until the next writer save more
+//! than that fence costs. To open it after as many slow reads as cost one fence is at most twice as expensive as to know the
+//! future. How long fences take is measured. Slow reads are sampled, so as not to write the gate, which all CPUs read.
 //!
 //! # Invariants
 //!
@@ -56,8 +56,10 @@
 //!    - If it entered through the open gate and its light fence precedes the heavy fence of the writer that shut the
 //!      gate, that fence publishes its count, for this writer and later ones. If its light fence follows, it finds the
 //!      gate shut: it does not enter through the open gate.
-//!    - If it entered through the shut gate, or past a draining writer, it was counted before its read-modify-write of
-//!      the gate, which the writer acquires (4).
+//!    - If it entered through the shut gate, it was counted before a full fence, and then found that no writer drained.
+//!      So its fence precedes that of each later writer, between `DRAINING` and the sums.
+//!    - If it entered past a draining writer, it was counted before its read-modify-write of the gate, which the writer
+//!      acquires (4).
 //!    - If it was admitted, see (2).
 //! 4. *A recursive reader enters before the gate is held, or not at all.* It sets [`ENTERED`]; the writer clears the
 //!    flag, acquiring it, before it sums, and sets `HELD` by a compare-exchange that finds the flag clear.
@@ -102,6 +104,7 @@
 //! writes (see [`crate::lock::mutex::nodes`]), and a guard stays in its thread (with the
 //! feature `send_guard`, what a thread did before it sent a guard must be in the child too).
 
+use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
 
 use crossbeam_utils::CachePadded;
@@ -110,7 +113,9 @@ use crossbeam_utils::CachePadded;
 use crate::fence;
 use crate::fence::{light, light_compiler_only};
 use crate::percpu::cpu_counters::CpuCounters;
-use crate::sync::{Futex, Futex32, Ordering::*, const_unless_loom, step};
+use crate::sync::{Futex, Futex32, Ordering::*, const_unless_loom, now, step};
+#[cfg(not(loom))]
+use crate::sync::{fence as full_fence, fence_after_atomic};
 
 use crate::lock::events::Event;
 use crate::lock::mutex::raw::Raw;
@@ -126,16 +131,16 @@ pub const ONE_PHASE: u64 = 32;
 pub const PHASE: u64 = (1 << 32) - ONE_PHASE;
 pub const ONE_WAITER: u64 = 1 << 32;
 /// 22 bits. Linux has less than 2²² threads.
-pub const WAITERS: u64 = ONE_READ - ONE_WAITER;
-pub const ONE_READ: u64 = 1 << 54;
+pub const WAITERS: u64 = ONE_SAMPLE - ONE_WAITER;
+pub const ONE_SAMPLE: u64 = 1 << 54;
 
-/// Nanoseconds that the open gate saves a read: the read-modify-write of a cache line that it shares with others.
-const READ_SAVES_NS: u64 = 32;
-/// Slow reads that cost as much as the allocation of the counters and a heavy fence.
+/// Nanoseconds that the open gate saves a read: a full fence, and the slow path.
+const READ_SAVES_NS: u64 = 12;
+/// Slow reads since the last writer after which the counters are allocated.
 const READS_TO_ALLOCATE: u64 = 128;
 /// The bounds of [`READS_PER_FENCE`].
 const MIN_READS: u64 = 16;
-const MAX_READS: u64 = 512;
+const MAX_READS: u64 = 1024;
 /// How many slow reads cost as much as a heavy fence: an estimate for all locks.
 static READS_PER_FENCE: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(READS_TO_ALLOCATE));
 
@@ -245,13 +250,15 @@ impl<P: Policy> RawRw<P> {
         light();
     }
 
-    /// Takes the lock for reading, with a read-modify-write of the gate. The caller may have been counted.
+    /// Takes the lock for reading, with a full fence. The caller may have been counted.
     #[cold]
     fn lock_shared_slow(&self, recursive: bool, timeout: Timeout, mut counted: bool) -> bool {
-        let mut patience = None;
+        // Tried reads do not allocate, so there is nothing to count for until another read has.
+        let sampled = (timeout != Timeout::Immediate || self.readers.is_allocated()) && is_sample::<P>();
+        let (mut after_atomic, mut patience) = (false, None);
         loop {
-            // Acquire: as in `lock_shared`.
-            let word = self.gate.load(Acquire);
+            // Relaxed: the load is repeated once the reader is counted.
+            let word = if counted { self.load_after_fence(after_atomic) } else { self.gate.load(Relaxed) };
             if word & DRAINING != 0 && (!recursive || word & HELD != 0) {
                 if counted {
                     self.unlock_shared();
@@ -260,8 +267,9 @@ impl<P: Policy> RawRw<P> {
                 if timeout == Timeout::Immediate {
                     return false;
                 }
-                let (spin, yields) = patience
-                    .get_or_insert_with(|| (Spin::new(), Yields::<P>::new(GATE_YIELDS, timeout.end())));
+                let (spin, yields) = patience.get_or_insert_with(|| {
+                    (Spin::with_backoff(P::BACKOFF_NS), Yields::<P>::new(GATE_YIELDS, timeout.end()))
+                });
                 if spin.pause() || yields.next() {
                     continue;
                 }
@@ -270,26 +278,28 @@ impl<P: Policy> RawRw<P> {
                     return self.wait_for_admission(word & PHASE, timeout);
                 }
             } else if !counted {
-                if self.opens(word) && timeout != Timeout::Immediate {
+                if sampled && allocates::<P>(word) {
                     step!("gate-never-opens", self.allocate());
                 }
-                self.count(LOCKS);
+                after_atomic = self.readers.add_without_allocating(LOCKS, 1);
                 counted = true;
             } else if word & SHUT == 0 {
                 // The reader that opened the gate may have been preempted before it did so.
                 self.readers.enable_fast();
                 return true;
+            } else if word & DRAINING == 0 && !sampled {
+                return true;
             } else {
                 let next = match word {
                     _ if word & DRAINING != 0 => word | ENTERED,
-                    _ if !self.opens(word) => word + ONE_READ,
+                    _ if !opens::<P>(word) => word + ONE_SAMPLE,
                     _ if self.readers.is_allocated() => word & PHASE,
-                    // There is no memory, or the caller must not allocate.
-                    _ => word,
+                    // There is no memory.
+                    _ => return true,
                 };
-                // Acquire: as above. Release: publishes the count of this reader; pairs with the Acquire in `upgrade`
-                // and `try_hold`.
-                if self.gate.compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
+                // Acquire: as in `lock_shared`; a writer may have come and gone since the load, if the next one drains
+                // already. The fence has published the count of this reader; it pairs with the Acquire in `try_hold`.
+                if self.gate.compare_exchange(word, next, Acquire, Relaxed).is_ok() {
                     if next & SHUT == 0 {
                         // A writer may have just shut the gate: readers are counted needlessly until the next one.
                         self.readers.enable_fast();
@@ -300,13 +310,27 @@ impl<P: Policy> RawRw<P> {
         }
     }
 
-    /// Returns `true` if the next read by the slow path opens the gate.
-    fn opens(&self, word: u64) -> bool {
-        let estimate = || {
-            let reads = READS_PER_FENCE.load(Relaxed);
-            if self.readers.is_allocated() { reads } else { reads.max(READS_TO_ALLOCATE) }
-        };
-        word / ONE_READ + 1 >= P::OPEN_AFTER.unwrap_or_else(estimate)
+    /// Executes a full fence, then loads the gate. Readers that are counted and a writer that has made the gate draining
+    /// both do (3). The last access was a read-modify-write if it is `after_atomic`.
+    #[inline]
+    pub(super) fn load_after_fence(&self, after_atomic: bool) -> u64 {
+        // Acquire: as in `lock_shared`.
+        #[cfg(not(loom))]
+        {
+            if after_atomic {
+                fence_after_atomic()
+            } else {
+                full_fence(SeqCst)
+            }
+            self.gate.load(Acquire)
+        }
+        // loom's sequentially consistent fences order too much. This orders as much: of two read-modify-writes of the
+        // gate, the later one acquires what precedes the other.
+        #[cfg(loom)]
+        {
+            let _ = after_atomic;
+            self.gate.fetch_or(0, AcqRel)
+        }
     }
 
     /// Allocates the counters. The caller is not counted, as the global allocator may take the lock.
@@ -388,6 +412,46 @@ impl<P: Policy> RawRw<P> {
     pub fn is_locked_exclusive(&self) -> bool {
         self.gate.load(Relaxed) & HELD != 0
     }
+}
+
+/// Returns `true` once in [`Policy::SAMPLE`] calls, at random.
+fn is_sample<P: Policy>() -> bool {
+    thread_local!(static STATE: Cell<u32> = const { Cell::new(0) });
+    if P::SAMPLE <= 1 {
+        return P::SAMPLE == 1;
+    }
+    STATE.with(|state| {
+        let mut x = state.get();
+        if x == 0 {
+            // Threads that read a few times are sampled too.
+            x = now() as u32 | 1;
+        }
+        // Xorshift (Marsaglia, 2003).
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        state.set(x);
+        u64::from(x) < (1 << 32) / P::SAMPLE
+    })
+}
+
+/// Returns the slow reads since the last writer if the next one is a sample, by an estimate.
+fn reads<P: Policy>(word: u64) -> u64 {
+    (word / ONE_SAMPLE + 1) * P::SAMPLE
+}
+
+/// Returns `true` if the next sample opens the gate.
+fn opens<P: Policy>(word: u64) -> bool {
+    match P::OPEN_AFTER {
+        Some(samples) => word / ONE_SAMPLE + 1 >= samples,
+        // Relaxed: an estimate.
+        None => reads::<P>(word) >= READS_PER_FENCE.load(Relaxed).max(READS_TO_ALLOCATE),
+    }
+}
+
+/// Returns `true` if the next sample allocates the counters.
+fn allocates<P: Policy>(word: u64) -> bool {
+    if P::OPEN_AFTER.is_some() { opens::<P>(word) } else { reads::<P>(word) >= READS_TO_ALLOCATE }
 }
 
 /// Takes a heavy fence of `ns` nanoseconds into account, by a quarter; at most twice the estimate, as the thread may

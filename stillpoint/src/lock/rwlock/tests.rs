@@ -25,6 +25,7 @@ fn write<P: Policy>(lock: &RawRw<P>) {
 struct OpensAfterThree;
 
 impl Policy for OpensAfterThree {
+    const SAMPLE: u64 = 1;
     const OPEN_AFTER: Option<u64> = Some(3);
 }
 
@@ -45,12 +46,16 @@ fn gate_opens_after_as_many_reads_without_a_write() {
 }
 
 #[test]
-fn gate_of_a_new_lock_opens_after_128_to_512_reads() {
+fn gate_of_a_new_lock_opens_after_some_reads() {
+    let _running = deadline();
     let lock = RawRw::<DefaultPolicy>::new();
-    read(&lock, 127, Timeout::Never);
+    // Each of them may be a sample.
+    read(&lock, 7, Timeout::Never);
     assert!(!lock.is_open() && !lock.readers.is_allocated());
-    read(&lock, 512 - 127, Timeout::Never);
-    assert!(lock.is_open() && lock.readers.is_allocated());
+    until(|| {
+        read(&lock, 1000, Timeout::Never);
+        lock.is_open() && lock.readers.is_allocated()
+    });
 }
 
 /// Refutes: tried-read-allocates
@@ -59,7 +64,7 @@ fn tried_read_does_not_allocate() {
     let lock = RawRw::<OpensAfterThree>::new();
     read(&lock, 10, Timeout::Immediate);
     assert!(!lock.readers.is_allocated());
-    read(&lock, 1, Timeout::Never);
+    read(&lock, 3, Timeout::Never);
     assert!(lock.readers.is_allocated() && lock.is_open());
     // Now tried reads may open the gate.
     write(&lock);
@@ -97,7 +102,7 @@ fn read_opens_the_gate_for_the_fast_path() {
 fn estimate_of_a_fence_is_bounded_and_falls() {
     let _running = deadline();
     (0..100).for_each(|_| fence_took(u64::MAX));
-    assert!(reads_per_fence() <= 512);
+    assert!(reads_per_fence() <= 1024);
     (0..100).for_each(|_| fence_took(0));
     assert!(reads_per_fence() >= 16);
     until(|| {

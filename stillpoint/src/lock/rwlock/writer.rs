@@ -7,7 +7,7 @@ use crate::fence;
 use crate::sync::{Ordering::*, budget, now, spin_loop, step};
 
 use super::gate::{
-    DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_READ, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, Timeout,
+    DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_SAMPLE, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, Timeout,
     WAITERS, fence_took, gate_was_shut,
 };
 use crate::lock::events::Event;
@@ -119,15 +119,19 @@ impl<P: Policy> RawRw<P> {
         if timeout == Timeout::Immediate && self.readers() != 0 {
             return false;
         }
-        // Acquire: the counts of slow readers; pairs with the Release in `lock_shared_slow`.
-        let was = self.gate.fetch_or(SHUT | DRAINING, Acquire);
+        // Relaxed: the fences order it.
+        let was = self.gate.fetch_or(SHUT | DRAINING, Relaxed);
         let was_open = was & SHUT == 0;
         let mut shutting = Shutting { lock: self, needs_fence: was_open };
         if was_open {
             // A reader that has entered is in the sums; one that arrives later finds the gate shut (3).
             step!("shut-without-fence", shutting.fence());
         } else {
-            gate_was_shut(was / ONE_READ);
+            gate_was_shut(was / ONE_SAMPLE * P::SAMPLE);
+            // A reader that has entered is in the sums; one that arrives later finds the gate draining (3).
+            step!("draining-without-fence", {
+                self.load_after_fence(true);
+            });
         }
         // Readers that see it are not counted needlessly.
         self.readers.disable_fast();
@@ -184,7 +188,7 @@ impl<P: Policy> RawRw<P> {
         loop {
             let mut word = self.gate.load(Relaxed);
             if word & ENTERED != 0 {
-                // Acquire: the counts of recursive readers; pairs with the Release in `lock_shared_slow`.
+                // Acquire: the counts of recursive readers; pairs with the fence in `load_after_fence`.
                 word = self.gate.fetch_and(!ENTERED, Acquire) & !ENTERED;
             }
             let active = self.readers();
