@@ -59,7 +59,8 @@
 //!   not yield.
 //! - A contended acquisition calls `sched_getscheduler`, `sched_getaffinity`, `sched_yield`, `futex` and the clock. A
 //!   seccomp filter may deny the first three by an error. A filter that kills the process has to allow them.
-//! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads wait outside of
+//! - 16,383 threads of a process can queue, each from its first wait until it exits. A thread whose timed waits have
+//!   ended at several locks that are still held takes the place of as many, at most eight. Further threads wait outside of
 //!   the queue: slowly, and without a bound. Those that wait for a [`Condvar`] check their condition each millisecond.
 //! - If the head of the queue does not run, because of its priority or a quota, other threads get the lock after some
 //!   tens of milliseconds. Until then, threads that are parked behind the head get no turns: each of them tries to take

@@ -191,13 +191,16 @@ impl<P: Policy> Raw<P> {
                 // A thread that may still have a node in the queue does not spin.
                 if !waiter.has_abandoned_at(lock) {
                     if self.spin(until) {
+                        waiter.is_late.set(false);
                         return true;
                     }
-                    // A place in the queue for no time would only burden the others.
-                    if until.is_some_and(|until| now() > until) {
+                    // A place in the queue for no time would burden the others. But if the time of each wait is over by
+                    // then, the thread needs the place for its next one.
+                    if until.is_some_and(|until| now() > until) && !waiter.is_late.replace(true) {
                         return false;
                     }
                 }
+                waiter.is_late.set(false);
                 let (id, outcome) = match waiter.acquire(lock, until.is_some()) {
                     Place::Tail(id) => (id, queue.lock(id, until, waiter.owns(id))),
                     Place::Rejoined(id) => (id, queue.rejoin(id, until, true)),
@@ -213,7 +216,7 @@ impl<P: Policy> Raw<P> {
         })
     }
 
-    /// Spins for a bounded time, then yields the CPU to other threads if the wait has no end. Returns `true` if
+    /// Spins for a bounded time, then yields the CPU to other threads unless the clock shows `until`. Returns `true` if
     /// the caller holds the lock.
     ///
     /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
@@ -235,9 +238,7 @@ impl<P: Policy> Raw<P> {
             if !is_reserved && spin.pause() {
                 continue;
             }
-            // Timed waits queue first: their time might be over after the yields, in each attempt, so that they would
-            // never have a place in the queue.
-            if until.is_some() || !yields.next() {
+            if !yields.next() {
                 return false;
             }
         }

@@ -1,10 +1,10 @@
-//! What the child of a fork inherits of the waiters.
+//! The places of threads in queues: after timed waits, and in the child of a fork.
 
 use std::thread;
 use std::time::Duration;
 
 use super::api::Mutex;
-use super::nodes::{ABANDONED, AllNodes, FORKED, table};
+use super::nodes::{ABANDONED, AllNodes, FORKED, exclude_other_tests, table};
 use super::waiter::{Waiter, with};
 use crate::sync::Ordering::Relaxed;
 use support::asleep::asleep_in;
@@ -18,6 +18,23 @@ fn own_state() -> Option<u32> {
     let places = with(Waiter::places);
     assert!(places.len() <= 1);
     places.first().map(|&(node, _)| table().node(node).state.load(Relaxed))
+}
+
+/// Refutes: late-waits-never-queue
+#[test]
+fn second_wait_that_is_too_short_leaves_a_place() {
+    let _alone = exclude_other_tests();
+    let _running = deadline();
+    let lock = Mutex::new(());
+    thread::scope(|scope| {
+        let guard = lock.lock();
+        asleep_in(scope, || drop(lock.lock()));
+        for state in [None, Some(ABANDONED)] {
+            assert!(lock.try_lock_for(Duration::ZERO).is_none());
+            assert_eq!(own_state(), state);
+        }
+        drop(guard);
+    });
 }
 
 /// Refutes: child-keeps-nodes, child-keeps-unqueued-count, child-remembers-queues

@@ -6,8 +6,9 @@
 //!
 //! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that lock
 //! again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it for any
-//! lock. Meanwhile the thread allocates another one for other locks, and keeps [`OWN_NODES`] at most. If all of these
-//! are abandoned, it borrows a node for each wait. A borrowed node cannot be abandoned, so timed waits are unqueued
+//! lock. Meanwhile the thread allocates another one for other locks, and keeps [`OWN_NODES`] at most. When it waits
+//! again, it frees those that are in no queue but one. If all are abandoned, it borrows a node for each wait. A borrowed
+//! node cannot be abandoned, so timed waits are unqueued
 //! then, and the nodes that a thread leaves behind are bounded.
 
 use core::cell::Cell;
@@ -49,6 +50,8 @@ pub struct Waiter {
     contended: Cell<(usize, u64)>,
     /// When the thread began to contend, after a pause or a yield.
     contends_since: Cell<u64>,
+    /// Whether the time of the last wait was over before it had a place.
+    pub is_late: Cell<bool>,
 }
 
 /// The place where a thread waits.
@@ -85,6 +88,7 @@ impl Waiter {
             steals: Cell::new(0),
             contended: Cell::new((0, 0)),
             contends_since: Cell::new(0),
+            is_late: Cell::new(false),
         }
     }
 
@@ -120,7 +124,13 @@ impl Waiter {
             // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`.
             if state.load(Acquire) == IDLE {
                 own.abandoned_at.set(0);
-                idle = Some(own);
+                if idle.is_none() {
+                    idle = Some(own);
+                } else {
+                    // One is enough.
+                    own.id.set(0);
+                    table().free(id);
+                }
             }
         }
         if let Some(own) = idle {
@@ -302,6 +312,26 @@ mod tests {
         }
         waiter.exit();
         assert!(!abandoned.iter().any(|&id| waiter.owns(id)));
+    }
+
+    #[test]
+    fn thread_keeps_one_node_that_is_in_no_queue() {
+        let _alone = exclude_other_tests();
+        let waiter = Waiter::new();
+        let ids = [1, 2, 3].map(|lock| {
+            let id = tail(&waiter, lock, true);
+            table().node(id).state.store(ABANDONED, Relaxed);
+            waiter.abandons(id, lock);
+            waiter.release(id);
+            id
+        });
+        ids[..2].iter().for_each(|&id| table().node(id).state.store(IDLE, Relaxed));
+        let id = tail(&waiter, 4, false);
+        waiter.release(id);
+        assert_eq!(ids[..2].iter().filter(|&&id| waiter.owns(id)).collect::<Vec<_>>(), [&id]);
+        assert!(waiter.owns(ids[2]));
+        table().node(ids[2]).state.store(IDLE, Relaxed);
+        waiter.exit();
     }
 
     #[test]
