@@ -57,10 +57,14 @@ fn seccomp_deny_passes_on_arguments_and_exit_status() {
 #[test]
 fn bench_writes_rows_and_lists_skipped_systems() {
     // `map` takes minutes without optimization: `ci/lab.sh` runs it.
-    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback", "lock", "program"] {
+    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback", "lock", "programs"] {
         let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
         let path = json.to_str().expect("the path is text");
-        let quick: &[&str] = if bench == "lock" { &["--quick"] } else { &[] };
+        let quick: &[&str] = match bench {
+            "lock" => &["--quick"],
+            "programs" => &["--quick", "--cells", "bank"],
+            _ => &[],
+        };
         stillpoint(&[&["bench", bench, "--seconds", "0.5", "--rounds", "1", "--json", path], quick].concat());
         let text = std::fs::read_to_string(&json).expect("the report is there");
         let report: Value = serde_json::from_str(&text).expect("the report is JSON");
@@ -85,7 +89,7 @@ fn bench_writes_rows_and_lists_skipped_systems() {
             "qsbr" => "asked_per_s readers threads",
             "srcu" => "guards threads",
             "lock" => "cpus cs_ns ncs_ns threads",
-            "program" => "threads",
+            "programs" => "busy program threads",
             _ => "backend callers running",
         };
         assert!(keys.iter().copied().eq(expected.split(' ')), "{keys:?}");

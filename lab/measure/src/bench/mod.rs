@@ -5,7 +5,6 @@ pub mod fence;
 pub mod lock;
 pub mod map;
 pub mod percpu;
-pub mod program;
 pub mod programs;
 pub mod qsbr;
 pub mod read;
@@ -29,8 +28,8 @@ pub struct Args {
 }
 
 /// Callbacks last: liburcu keeps a registered worker from then on. All are parts of the report but `urcu`, which needs
-/// installed libraries, and `programs`, whose parts are compared one by one.
-const BENCHES: [Offer; 14] = [
+/// installed libraries.
+const BENCHES: [Offer; 13] = [
     ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
     ("sync", "The latency of synchronize()", 60.0, sync::run),
     ("fence", "The process-wide fence", 30.0, fence::run),
@@ -46,7 +45,6 @@ const BENCHES: [Offer; 14] = [
     ),
     ("map", "Hash maps: CPU time of operations, latency of gets during a resize, memory", 180.0, map::run),
     ("rwlock", "Reader-writer locks: a read, and throughput and waits beside writers", 60.0, rwlock::run),
-    ("program", "A program of mutexes, a reader-writer lock and a condition variable", 40.0, program::run),
     ("programs", "What people write with locks: queues, pools, caches, tables", 300.0, programs::run),
     ("urcu", "A program compiled for liburcu, on liburcu and on the libraries in its place", 40.0, urcu::run),
     ("callback", "Deferred callbacks: latency, cost, and unreclaimed memory", 60.0, callback::run),

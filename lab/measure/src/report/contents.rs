@@ -16,7 +16,7 @@ pub(super) const BEHIND: &str = "For each bench and metric: in how many of its c
      median, and the one where it is ahead by most.";
 
 #[rustfmt::skip]
-pub(super) const HIGHLIGHTS: [Highlight; 27] = [
+pub(super) const HIGHLIGHTS: [Highlight; 38] = [
     Highlight("read", "RCU read (enter, load, exit)", "pair_ns", "threads=1, nesting=1"),
     Highlight("read", "RCU read, {threads} threads", "pair_ns", "threads=max, nesting=1"),
     Highlight("read-no-membarrier", "RCU read without membarrier", "pair_ns", "threads=1, nesting=1"),
@@ -49,8 +49,19 @@ pub(super) const HIGHLIGHTS: [Highlight; 27] = [
         "threads=max, reads_percent=99"),
     Highlight("rwlock", "RwLock, longest wait of a reader, {reads_percent} % reads, {threads} threads", "read_max_ns",
         "threads=max, reads_percent=99"),
-    Highlight("program", "Program of locks, {threads} threads (operations/µs)", "mops", "threads=4"),
-    Highlight("program", "Program of locks, {threads} threads (operations/µs)", "mops", "threads=max"),
+    Highlight("programs", "Program: bank, {threads} threads (operations/µs)", "mops", "program=bank, threads=max"),
+    Highlight("programs", "Program: work queue, {threads} threads (operations/µs)", "mops", "program=queue, threads=max"),
+    Highlight("programs", "Program: bounded channel, {threads} threads (operations/µs)", "mops", "program=channel, threads=max"),
+    Highlight("programs", "Program: pool of connections, {threads} threads (operations/µs)", "mops", "program=pool, threads=max"),
+    Highlight("programs", "Program: actors, {threads} threads (operations/µs)", "mops", "program=actors, threads=max"),
+    Highlight("programs", "Program: log, {threads} threads (operations/µs)", "mops", "program=log, threads=max"),
+    Highlight("programs", "Program: transfers, {threads} threads (operations/µs)", "mops", "program=transfers, threads=max"),
+    Highlight("programs", "Program: attempts with a limit, {threads} threads (operations/µs)", "mops", "program=attempts, threads=max"),
+    Highlight("programs", "Program: cache behind a mutex, {threads} threads (operations/µs)", "mops", "program=cache, threads=max"),
+    Highlight("programs", "Program: thread pool that steals, {threads} threads (operations/µs)", "mops", "program=stealing, threads=max"),
+    Highlight("programs", "Program: memo table, {threads} threads (operations/µs)", "mops", "program=memo, threads=max"),
+    Highlight("programs", "Program: RwLock, 95 % reads, {threads} threads (operations/µs)", "mops", "program=reads-95, threads=max"),
+    Highlight("programs", "Program: bank, {threads} threads, longest step", "longest_step", "program=bank, threads=max"),
 ];
 
 /// What was aimed at: part, title, metric, configuration, the system that ours is compared with (`best` is the best peer,
@@ -66,7 +77,7 @@ pub(super) struct Target(
 );
 
 #[rustfmt::skip]
-pub(super) const TARGETS: [Target; 37] = [
+pub(super) const TARGETS: [Target; 48] = [
     Target("read", "A section", "pair_ns", "threads=1, nesting=1", "liburcu-memb", 0.7),
     Target("read", "A section", "pair_ns", "threads=1, nesting=1", "crossbeam-epoch", 0.15),
     Target("read", "A section", "pair_ns", "threads=1, nesting=1", "seize", 0.15),
@@ -113,7 +124,18 @@ pub(super) const TARGETS: [Target; 37] = [
         "threads=max, reads_percent=99", "best", 0.9),
     Target("rwlock", "Throughput, {reads_percent} % reads, {threads} threads", "mops",
         "threads=max, reads_percent=90", "best", 0.9),
-    Target("program", "Throughput, {threads} threads", "mops", "threads=max", "best", 1.0),
+    Target("programs", "Bank, {threads} threads", "mops", "program=bank, threads=max", "best", 1.0),
+    Target("programs", "Work queue, {threads} threads", "mops", "program=queue, threads=max", "best", 1.0),
+    Target("programs", "Bounded channel, {threads} threads", "mops", "program=channel, threads=max", "best", 1.0),
+    Target("programs", "Pool of connections, {threads} threads", "mops", "program=pool, threads=max", "best", 1.0),
+    Target("programs", "Actors, {threads} threads", "mops", "program=actors, threads=max", "best", 1.0),
+    Target("programs", "Log, {threads} threads", "mops", "program=log, threads=max", "best", 1.0),
+    Target("programs", "Transfers, {threads} threads", "mops", "program=transfers, threads=max", "best", 1.0),
+    Target("programs", "Attempts with a limit, {threads} threads", "mops", "program=attempts, threads=max", "best", 1.0),
+    Target("programs", "Cache behind a mutex, {threads} threads", "mops", "program=cache, threads=max", "best", 1.0),
+    Target("programs", "Thread pool that steals, {threads} threads", "mops", "program=stealing, threads=max", "best", 1.0),
+    Target("programs", "Memo table, {threads} threads", "mops", "program=memo, threads=max", "best", 1.0),
+    Target("programs", "RwLock, 95 % reads, {threads} threads", "mops", "program=reads-95, threads=max", "best", 1.0),
 ];
 
 /// What a post leads one to expect of a ratio.
@@ -355,10 +377,13 @@ pub(super) const SECTIONS: [Section; 9] = [
                 Plot(THREADS, "Longest wait of a writer, {reads_percent} % reads", "write_max_ns", "reads_percent=*"),
                 Plot(THREADS, "Longest wait of a reader, {reads_percent} % reads", "read_max_ns", "reads_percent=*"),
             ]),
-        Topic("program", "A program of locks",
-            "Threads move money between accounts, read and change a cache, and pass numbers through a queue: mutexes, a \
-             reader-writer lock and a condition variable of one library.",
-            &[Plot(THREADS, "Throughput (operations/µs)", "mops", "")]),
+        Topic("programs", "Programs of locks",
+            "What people write with mutexes, condition variables and reader-writer locks, all of one library. A step is \
+             what a thread does between two looks at the clock.",
+            &[
+                Plot(THREADS, "Throughput (operations/µs): {program}", "mops", "program=*, busy=0"),
+                Plot(THREADS, "Longest step: {program}", "longest_step", "program=*, busy=0"),
+            ]),
     ]),
     Section("experiments", "Experiments of the posts", RULE, &[
         Topic("e1", "E1: The process-wide fence", "", &[]),

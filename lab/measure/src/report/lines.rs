@@ -258,7 +258,7 @@ mod tests {
         let lines = highlights(&document(&[("peer", 1.0)]));
         assert_eq!(lines.len(), HIGHLIGHTS.len());
         assert_eq!((&*lines[0].cells[1], &*lines[0].cells[5]), ("not measured", "no such cell in `read`"));
-        assert!(lines.last().is_some_and(|line| line.cells[5] == "`program` was not run"));
+        assert!(lines.last().is_some_and(|line| line.cells[5] == "`programs` was not run"));
     }
 
     fn judge(expected: Expected, median: f64, min: f64, max: f64) -> String {

@@ -5,7 +5,7 @@
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use crate::bench::{callback, fence, lock, map, percpu, program, qsbr, read, rwlock, srcu, sync};
+use crate::bench::{callback, fence, lock, map, percpu, programs, qsbr, read, rwlock, srcu, sync};
 use harness::worker::{self, Worker};
 use harness::{Budget, Report};
 
@@ -47,7 +47,7 @@ pub(super) const PARTS: [Part; 19] = [
     part("lock", 40.0, 240.0, lock::by_threads),
     part("lock-ablation", 45.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
     part("rwlock", 25.0, 60.0, rwlock::run),
-    part("program", 12.0, 40.0, program::run),
+    part("programs", 45.0, 400.0, |budget| programs::run(Budget { quick: true, ..budget })),
     experiment("e1", 15.0, 40.0),
     experiment("e2", 12.0, 40.0),
     experiment("e3", 24.0, 200.0),

@@ -4,6 +4,7 @@
 //! microsecond, `cpu_ns_per_op` the CPU time of one, and `switches_per_op` how often a thread sleeps. Of each eighth
 //! step of a thread the time is taken; `step_p999` and `longest_step` are of these. `--cells NAME` selects a program.
 
+mod bank;
 mod locks;
 mod queues;
 mod shared;
@@ -16,6 +17,7 @@ use anyhow::{bail, ensure};
 use fastrand::Rng;
 use hdrhistogram::Histogram;
 
+use self::bank::Bank;
 use self::locks::{Locks, New, Old, Ours, Std};
 use self::queues::{Actors, Channel, Log, Pool, WorkQueue};
 use self::shared::{Attempts, Cache, Memo, ReadMostly, Stealing, Transfers};
@@ -83,7 +85,8 @@ macro_rules! kind {
     };
 }
 
-static KINDS: [Kind; 14] = [
+static KINDS: [Kind; 15] = [
+    kind!("bank", Bank),
     kind!("queue", WorkQueue),
     kind!("channel", Channel),
     kind!("pool", Pool),

@@ -30,12 +30,8 @@ pub(super) struct Transfers<L: Locks> {
     work: Work,
 }
 
-impl<L: Locks> Program for Transfers<L> {
-    fn new(_: usize, work: Work) -> Self {
-        Self { accounts: (0..ACCOUNTS).map(|_| CachePadded::new(L::mutex(0))).collect(), work }
-    }
-
-    fn step(&self, _: usize, random: &mut Rng) -> u64 {
+impl<L: Locks> Transfers<L> {
+    pub(super) fn transfer(&self, random: &mut Rng) {
         let (a, b) = (random.usize(..ACCOUNTS), random.usize(..ACCOUNTS - 1));
         // Two accounts, in the order of their numbers.
         let (a, b) = if b < a { (b, a) } else { (a, b + 1) };
@@ -44,7 +40,16 @@ impl<L: Locks> Program for Transfers<L> {
         *from -= 1;
         *to += 1;
         self.work.run(LOCKED_NS, *to as u64);
-        drop((from, to));
+    }
+}
+
+impl<L: Locks> Program for Transfers<L> {
+    fn new(_: usize, work: Work) -> Self {
+        Self { accounts: (0..ACCOUNTS).map(|_| CachePadded::new(L::mutex(0))).collect(), work }
+    }
+
+    fn step(&self, _: usize, random: &mut Rng) -> u64 {
+        self.transfer(random);
         self.work.run(PAUSE_NS, 1);
         1
     }
