@@ -27,7 +27,7 @@ operations! {
     add_zero_acquire(word) = word.fetch_add(0, Acquire);
     add_zero_release(word) = word.fetch_add(0, Release);
     add_zero_acq_rel(word) = word.fetch_add(0, AcqRel);
-    // `Qsbr::blocks`, which does not use the result.
+    // `ReaderProtocol::blocks`, which does not use the result.
     or_zero_acquire(word) = { word.fetch_or(0, Acquire); 0 };
     or_zero_release(word) = { word.fetch_or(0, Release); 0 };
     or_zero_acq_rel(word) = { word.fetch_or(0, AcqRel); 0 };

@@ -17,16 +17,26 @@ use crate::reclaim::queue::{PushAction, Queue};
 use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sys::tls_destructor::AtThreadExit;
 
-/// Readers that have callback queues.
-pub(crate) type QueuedReaders<P> = ThreadReaders<P, Queue>;
-
-/// A domain that is a type without data.
+/// A domain that is a type without data: [`rcu::Global`](crate::rcu::Global), [`qsbr::Global`](crate::qsbr::Global),
+/// and the types made by [`rcu::domain!`](crate::domain) and [`qsbr::domain!`](crate::qsbr_domain).
+///
+/// It has no methods for programs. Code for the handles of any domain of [`qsbr`](crate::qsbr) has this bound:
+///
+/// ```
+/// use stillpoint::qsbr::{self, Handle};
+/// use stillpoint::rcu::StaticDomain;
+///
+/// fn take<D: StaticDomain>(thread: &mut Handle<D>, job: impl FnOnce()) {
+///     thread.offline(job);
+/// }
+///
+/// take(&mut qsbr::register(), || println!("no grace period waits for this thread"));
+/// ```
 ///
 /// # Safety
 ///
-/// Each type has a [`DomainState`] and a [`ThreadState`] of its own. While a `Section` is borrowed, no grace period of
-/// the domain ends that began after the borrow.
-#[doc(hidden)]
+/// Only the macros may implement it. Each type has a `DomainState` and a `ThreadState` of its own. While a `Section` is
+/// borrowed, no grace period of the domain ends that began after the borrow.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a domain",
     note = "a domain is `rcu::Global`, `qsbr::Global`, a type made by `domain!`, or a `srcu::Domain` itself: a clone of it, \
@@ -34,32 +44,38 @@ pub(crate) type QueuedReaders<P> = ThreadReaders<P, Queue>;
 )]
 pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     /// The only value.
+    #[doc(hidden)]
     const INSTANCE: Self;
-    /// See `RawDomain::INSIDE`.
-    const INSIDE: &'static str;
+    #[doc(hidden)]
+    const PROTOCOL: ReaderProtocol;
     /// Threads run what is deferred when they begin a section, and nowhere else: see `entry.rs`.
+    #[doc(hidden)]
     const COLLECTS_ON_ENTRY: bool = false;
     /// The name of the domain in reports. (A function, as the name of a type is not a constant.)
+    #[doc(hidden)]
     fn name() -> &'static str {
         core::any::type_name::<Self>()
     }
-    type Protocol: ReaderProtocol;
+    /// What lends references: see [`Domain::Section`].
     type Section;
 
-    fn shared() -> &'static DomainState<Self::Protocol>;
+    #[doc(hidden)]
+    fn shared() -> &'static DomainState;
 
+    #[doc(hidden)]
     fn with_thread_state<T>(f: impl FnOnce(&ThreadState) -> T) -> T;
 
+    #[doc(hidden)]
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
 impl<D: StaticDomain> RawDomain for D {
-    type Readers = QueuedReaders<D::Protocol>;
+    type Readers = ThreadReaders<Queue>;
 
-    const INSIDE: &'static str = D::INSIDE;
+    const INSIDE: &'static str = D::PROTOCOL.inside();
 
     #[inline(always)]
-    fn core(&self) -> &Core<QueuedReaders<D::Protocol>> {
+    fn core(&self) -> &Core<ThreadReaders<Queue>> {
         &D::shared().core
     }
 
@@ -128,23 +144,23 @@ impl<D: StaticDomain> Domain for D {
 /// The state of a domain that all threads share.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct DomainState<P> {
-    pub(crate) core: Core<QueuedReaders<P>>,
+pub struct DomainState {
+    pub(crate) core: Core<ThreadReaders<Queue>>,
     pub(crate) fork: DomainFork,
     at_exit: AtThreadExit,
 }
 
-impl<P: ReaderProtocol> DomainState<P> {
-    pub const fn new<D: StaticDomain<Protocol = P>>() -> Self {
+impl DomainState {
+    pub const fn new<D: StaticDomain>() -> Self {
         Self {
-            core: Core::new(ThreadReaders::new(), D::name),
+            core: Core::new(ThreadReaders::new(D::PROTOCOL), D::name),
             fork: DomainFork::new(reset_in_child::<D>, in_read_section::<D>),
             at_exit: AtThreadExit::new(exit::<D>),
         }
     }
 
     #[inline(always)]
-    pub(crate) fn readers(&self) -> &QueuedReaders<P> {
+    pub(crate) fn readers(&self) -> &ThreadReaders<Queue> {
         self.core.engine.readers()
     }
 }
@@ -391,14 +407,8 @@ macro_rules! domain {
 macro_rules! static_domain {
     (@entry on_entry) => { true };
     (@entry) => { false };
-    (@kind rcu) => { $crate::rcu::Sections };
-    (@kind qsbr) => { $crate::qsbr::Qsbr };
-    (@inside rcu) => {
-        "inside a read-side critical section of the same domain would wait for itself: drop its guard or `Ref` first"
-    };
-    (@inside qsbr) => {
-        "by a thread whose handle is online would wait for itself: wait in Handle::offline, or use Handle::synchronize"
-    };
+    (@protocol rcu) => { $crate::rcu::ReaderProtocol::Sections };
+    (@protocol qsbr) => { $crate::rcu::ReaderProtocol::Qsbr };
     (@section rcu $name:ident) => { $crate::rcu::Guard<$name> };
     (@section qsbr $name:ident) => { $crate::qsbr::Handle<$name> };
     (@within rcu $name:ident $f:ident) => {
@@ -436,26 +446,23 @@ macro_rules! static_domain {
         }
     };
     (@own qsbr $name:ident) => {
-        // SAFETY: as above.
-        unsafe impl $crate::qsbr::QsbrDomain for $name {}
-
         #[allow(dead_code)]
         impl $name {
             /// Registers the calling thread, which is online from now on.
             #[track_caller]
             pub fn register() -> $crate::qsbr::Handle<Self> {
-                <Self as $crate::qsbr::QsbrDomain>::register()
+                $crate::qsbr::Handle::register()
             }
 
             /// Like [`register`](Self::register), but returns an error instead of panicking.
             #[track_caller]
             pub fn try_register() -> ::core::result::Result<$crate::qsbr::Handle<Self>, $crate::qsbr::RegisterError> {
-                <Self as $crate::qsbr::QsbrDomain>::try_register()
+                $crate::qsbr::Handle::try_register()
             }
 
             /// Returns `true` if the calling thread has a handle that is online.
             pub fn is_online() -> bool {
-                <Self as $crate::qsbr::QsbrDomain>::is_online()
+                $crate::qsbr::Handle::<Self>::is_online()
             }
         }
     };
@@ -468,20 +475,18 @@ macro_rules! static_domain {
         // that is borrowed cannot report a quiescent state.
         unsafe impl $crate::rcu::StaticDomain for $name {
             const INSTANCE: Self = Self;
-            const INSIDE: &'static str = $crate::static_domain!(@inside $kind);
+            const PROTOCOL: $crate::rcu::ReaderProtocol = $crate::static_domain!(@protocol $kind);
             const COLLECTS_ON_ENTRY: bool = $crate::static_domain!(@entry $($entry)?);
             $(
                 fn name() -> &'static str {
                     $display
                 }
             )?
-            type Protocol = $crate::static_domain!(@kind $kind);
             type Section = $crate::static_domain!(@section $kind $name);
 
             #[inline(always)]
-            fn shared() -> &'static $crate::rcu::DomainState<Self::Protocol> {
-                static SHARED: $crate::rcu::DomainState<<$name as $crate::rcu::StaticDomain>::Protocol> =
-                    $crate::rcu::DomainState::new::<$name>();
+            fn shared() -> &'static $crate::rcu::DomainState {
+                static SHARED: $crate::rcu::DomainState = $crate::rcu::DomainState::new::<$name>();
                 &SHARED
             }
 

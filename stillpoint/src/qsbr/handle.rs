@@ -1,4 +1,4 @@
-//! Domains whose threads hold handles, and their handles.
+//! The handles of threads, and the domains that have them.
 
 use core::error::Error;
 use core::fmt;
@@ -8,53 +8,9 @@ use core::panic::Location;
 use crate::Domain as _;
 use crate::domain::static_domain::{StaticDomain, leave_if_ended, queue_of, register, registered_reader};
 use crate::pointer::shared::sealed::ReadSection;
-use crate::readers::qsbr::Qsbr;
 use crate::readers::sections::reader::{Owner, Reader};
 use crate::reclaim::domain::{RawDomain as _, assert_outside_hook};
 use crate::reclaim::queue::PushAction;
-
-/// A domain of [`crate::qsbr`]: threads that report, and grace periods that wait for these threads only.
-///
-/// Most programs need only [`Global`]. [`qsbr::domain!`](crate::qsbr_domain) defines further domains.
-///
-/// # Safety
-///
-/// Only [`qsbr::domain!`](crate::qsbr_domain) may implement it; it gives each type its own state.
-pub unsafe trait QsbrDomain: StaticDomain<Protocol = Qsbr, Section = Handle<Self>> {
-    /// Registers the calling thread: see [`qsbr::register`](super::register).
-    #[track_caller]
-    fn register() -> Handle<Self> {
-        match Self::try_register() {
-            Ok(handle) => handle,
-            Err(why) => panic!("cannot register with {}: {why}", Self::name()),
-        }
-    }
-
-    /// [`register`](Self::register), which returns an error instead of panicking.
-    #[track_caller]
-    fn try_register() -> Result<Handle<Self>, RegisterError> {
-        if Self::with_thread_state(|local| local.has_handle.get()) {
-            return Err(RegisterError::Registered);
-        }
-        let site = Location::caller();
-        let reader = match registered_reader::<Self>() {
-            Some(reader) => {
-                // The thread has deferred something before. It is offline, so no grace period waits for it.
-                reader.set_owner(Owner { thread: crate::sys::thread::tid().unsigned_abs(), site });
-                reader
-            }
-            None => register::<Self>(site).map_err(RegisterError::Exhausted)?,
-        };
-        Self::with_thread_state(|local| local.has_handle.set(true));
-        let seen = Self::shared().readers().thread_online(reader);
-        Ok(Handle { seen, reader, _thread: PhantomData })
-    }
-
-    /// Returns `true` if the calling thread has a handle that is online.
-    fn is_online() -> bool {
-        Self::INSTANCE.in_read_section()
-    }
-}
 
 /// Defines a domain of [`qsbr`](crate::qsbr): a type without data. Also `qsbr::domain!`.
 ///
@@ -81,7 +37,7 @@ macro_rules! qsbr_domain {
 }
 
 crate::static_domain! { qsbr
-    /// The domain of the functions of [`crate::qsbr`].
+    /// The domain of the functions of [`crate::qsbr`]. [`qsbr::domain!`](crate::qsbr_domain) defines further ones.
     pub struct Global = "stillpoint::qsbr::Global";
 }
 
@@ -100,7 +56,7 @@ crate::static_domain! { qsbr
 /// thread.quiescent();
 /// assert_eq!(*value, 1);
 /// ```
-pub struct Handle<D: QsbrDomain = Global> {
+pub struct Handle<D: StaticDomain = Global> {
     /// The counter as this thread last saw it: the reader's `gp_seen` while it is online.
     seen: u64,
     reader: &'static Reader,
@@ -129,7 +85,47 @@ impl fmt::Display for RegisterError {
 
 impl Error for RegisterError {}
 
-impl<D: QsbrDomain> Handle<D> {
+impl<D: StaticDomain<Section = Self>> Handle<D> {
+    /// Registers the calling thread: see [`qsbr::register`](super::register).
+    #[track_caller]
+    pub fn register() -> Self {
+        match Self::try_register() {
+            Ok(handle) => handle,
+            Err(why) => panic!("cannot register with {}: {why}", D::name()),
+        }
+    }
+
+    /// [`register`](Self::register), which returns an error instead of panicking.
+    ///
+    /// # Errors
+    ///
+    /// If the thread has a handle already, or cannot be registered.
+    #[track_caller]
+    pub fn try_register() -> Result<Self, RegisterError> {
+        if D::with_thread_state(|local| local.has_handle.get()) {
+            return Err(RegisterError::Registered);
+        }
+        let site = Location::caller();
+        let reader = match registered_reader::<D>() {
+            Some(reader) => {
+                // The thread has deferred something before. It is offline, so no grace period waits for it.
+                reader.set_owner(Owner { thread: crate::sys::thread::tid().unsigned_abs(), site });
+                reader
+            }
+            None => register::<D>(site).map_err(RegisterError::Exhausted)?,
+        };
+        D::with_thread_state(|local| local.has_handle.set(true));
+        let seen = D::shared().readers().thread_online(reader);
+        Ok(Self { seen, reader, _thread: PhantomData })
+    }
+
+    /// Returns `true` if the calling thread has a handle of the domain that is online.
+    pub fn is_online() -> bool {
+        D::INSTANCE.in_read_section()
+    }
+}
+
+impl<D: StaticDomain> Handle<D> {
     /// Reports that the thread holds no references, as the compiler checks.
     ///
     /// Takes a load and a comparison if no grace period has begun since the last report. Otherwise an atomic operation,
@@ -185,17 +181,17 @@ impl<D: QsbrDomain> Handle<D> {
 }
 
 /// Brings the thread back online when it is dropped.
-struct Offline<'a, D: QsbrDomain>(&'a mut Handle<D>);
+struct Offline<'a, D: StaticDomain>(&'a mut Handle<D>);
 
-impl<D: QsbrDomain> Drop for Offline<'_, D> {
+impl<D: StaticDomain> Drop for Offline<'_, D> {
     fn drop(&mut self) {
         self.0.seen = D::shared().readers().thread_online(self.0.reader);
     }
 }
 
-impl<D: QsbrDomain> ReadSection for Handle<D> {}
+impl<D: StaticDomain> ReadSection for Handle<D> {}
 
-impl<D: QsbrDomain> Drop for Handle<D> {
+impl<D: StaticDomain> Drop for Handle<D> {
     fn drop(&mut self) {
         self.go_offline();
         D::with_thread_state(|local| local.has_handle.set(false));
@@ -203,7 +199,7 @@ impl<D: QsbrDomain> Drop for Handle<D> {
     }
 }
 
-impl<D: QsbrDomain> fmt::Debug for Handle<D> {
+impl<D: StaticDomain> fmt::Debug for Handle<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("domain", &D::name()).finish_non_exhaustive()
     }

@@ -93,9 +93,7 @@ mod handle;
 use crate::Domain as _;
 
 pub use crate::qsbr_domain as domain;
-#[doc(hidden)]
-pub use crate::readers::qsbr::Qsbr;
-pub use handle::{Global, Handle, QsbrDomain, RegisterError};
+pub use handle::{Global, Handle, RegisterError};
 
 /// Registers the calling thread, which is online from now on: it must report until it drops the handle.
 ///

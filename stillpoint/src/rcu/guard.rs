@@ -13,7 +13,6 @@ use crate::domain::static_domain::{
 use crate::pointer::shared::sealed::ReadSection;
 use crate::readers::sections::reader::{ExitPath, Reader};
 use crate::readers::sections::registration;
-use crate::readers::sections::scan::Sections;
 use crate::reclaim::queue::PushAction;
 
 /// A domain of [`crate::rcu`]: readers, and grace periods that wait for these readers only.
@@ -38,7 +37,7 @@ use crate::reclaim::queue::PushAction;
 /// # Safety
 ///
 /// Only [`domain!`](crate::domain) may implement it; it gives each type its own state.
-pub unsafe trait RcuDomain: StaticDomain<Protocol = Sections, Section = Guard<Self>> {
+pub unsafe trait RcuDomain: StaticDomain<Section = Guard<Self>> {
     /// Begins a read-side critical section: see [`rcu::enter`](super::enter).
     #[inline]
     #[track_caller]

@@ -214,6 +214,7 @@ pub use pointer::Rcu;
 pub use reference::{OwnedRef, Ref};
 pub use retired::{Reclaim, Retired};
 
+pub use crate::domain::static_domain::StaticDomain;
 pub use crate::domain::stats::Stats;
 pub use crate::grace_period::stall::{
     Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook,
@@ -227,9 +228,9 @@ pub use crate::reclaim::options::DeferOptions;
 
 // For the macros that define domains.
 #[doc(hidden)]
-pub use crate::domain::static_domain::{DomainState, StaticDomain, ThreadState};
+pub use crate::domain::static_domain::{DomainState, ThreadState};
 #[doc(hidden)]
-pub use crate::readers::sections::scan::Sections;
+pub use crate::readers::sections::scan::ReaderProtocol;
 
 /// Begins a read-side critical section, which ends when the guard is dropped.
 ///

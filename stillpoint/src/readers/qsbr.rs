@@ -29,7 +29,7 @@
 //!
 //! 1. *`gp_seen` is n or more.* `S`: the store was a Release, and the leader's load an Acquire. `L`: the thread loaded
 //!    *n* or more from the counter (Acquire) before. Other threads advance it further
-//!    ([`ReaderProtocol::defer_to_exit`]) by read-modify-writes.
+//!    ([`ReaderSet::defer_to_exit`](crate::grace_period::engine::ReaderSet::defer_to_exit)) by read-modify-writes.
 //! 2. *`gp_seen` is 0, after a read-modify-write of the leader.* `S`: as in 1. `L`: if the thread's read-modify-write
 //!    on coming online had come before the leader's, the leader would have found it online. So it comes after, and the
 //!    thread sees what is unpublished. (Without the leader's, the 0 might be an old one: the thread is online again,
@@ -49,56 +49,11 @@
 //! its next change.
 
 use super::sections::reader::{Reader, WAKE_ON_EXIT};
-use super::sections::scan::{ReaderProtocol, ThreadReaders};
-use crate::sync::{AtomicU64, Ordering::*, step};
+use super::sections::scan::ThreadReaders;
+use crate::sync::{Ordering::*, step};
 
-/// The protocol of readers that report quiescent states.
-#[derive(Debug)]
-pub enum Qsbr {}
-
-impl ReaderProtocol for Qsbr {
-    const FENCED: bool = false;
-    const MAX_YIELDS: u32 = 3;
-    const STALL_SUFFIX: [&'static str; 2] =
-        [" and has not reported a quiescent state", ", and exited while it was online (is a handle leaked?)"];
-
-    fn advance_counter(counter: &AtomicU64) -> u64 {
-        // Release: case 1; pairs with the Acquire in `current_counter`. A read-modify-write, as other threads advance
-        // it too.
-        counter.fetch_add(1, Release) + 1
-    }
-
-    /// All threads see that the counter has been advanced. When those that have deferred work report, they wait.
-    fn defer_to_exit(_own: &Reader, counter: &AtomicU64, above: bool) {
-        if above {
-            // Relaxed: a read-modify-write continues the release sequence of `advance_counter`.
-            counter.fetch_add(1, Relaxed);
-        }
-    }
-
-    fn blocks(reader: &Reader, counter: u64) -> bool {
-        // Acquire, here and below: case 1; pairs with the Release in `quiescent_state`.
-        let mut seen = reader.gp_seen.load(Acquire);
-        if seen == 0 {
-            step!("offline-seen-by-load", {
-                // Release and Acquire: case 2; pairs with `take_request`. Only here, as the cache line is the owner's,
-                // which is mostly online. On x86-64 the compiler leaves the instruction out; there the locked instruction
-                // in `advance_counter` orders what was unpublished before the load (litmus test `qsbr-online`).
-                reader.exit_flags.fetch_or(0, AcqRel);
-                seen = reader.gp_seen.load(Acquire);
-            });
-        }
-        seen != 0 && seen < counter
-    }
-
-    fn request_wakeup(reader: &Reader) {
-        // Release: publishes the count that includes this request, and what is unpublished. Acquire: sees the change of
-        // `gp_seen` of an owner that has not seen the request. Both pair with `take_request`.
-        reader.exit_flags.fetch_or(WAKE_ON_EXIT, AcqRel);
-    }
-}
-
-impl<A: Default + 'static> ThreadReaders<Qsbr, A> {
+/// What owners do. The leader's part is [`ReaderProtocol`](super::sections::scan::ReaderProtocol).
+impl<A: Default + 'static> ThreadReaders<A> {
     /// Returns the counter that an online thread without references must report, unless it has already.
     #[inline(always)]
     pub fn current_counter(&self) -> u64 {
@@ -141,18 +96,19 @@ fn take_request(reader: &Reader) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::readers::sections::scan::ReaderProtocol::Qsbr;
 
     #[test]
     fn only_threads_with_an_older_counter_block() {
-        static READERS: ThreadReaders<Qsbr, ()> = ThreadReaders::new();
+        static READERS: ThreadReaders<()> = ThreadReaders::new(Qsbr);
         let reader = READERS.registry().claim().expect("there is memory");
         READERS.thread_online(reader);
-        let counter = Qsbr::advance_counter(READERS.counter());
-        assert!(Qsbr::blocks(reader, counter));
+        let counter = Qsbr.advance_counter(READERS.counter());
+        assert!(Qsbr.blocks(reader, counter));
         READERS.quiescent_state(reader, READERS.current_counter());
-        assert!(!Qsbr::blocks(reader, counter), "it has reported");
+        assert!(!Qsbr.blocks(reader, counter), "it has reported");
         READERS.thread_offline(reader);
-        assert!(!Qsbr::blocks(reader, Qsbr::advance_counter(READERS.counter())));
+        assert!(!Qsbr.blocks(reader, Qsbr.advance_counter(READERS.counter())));
         READERS.registry().release(reader);
     }
 }

@@ -8,7 +8,7 @@
 //! | | visible | what it is |
 //! |---|---|---|
 //! | [`Domain`](crate::Domain) | to all | the operations of programs, and the type of sections |
-//! | [`StaticDomain`](crate::domain::static_domain::StaticDomain) | to the macros that make domains | state whose fields and methods are the library's own |
+//! | [`StaticDomain`](crate::domain::static_domain::StaticDomain) | to all; its items to the macros that make domains | state whose fields and methods are the library's own |
 //! | [`RawDomain`] | in the library | what differs between a type and a handle |
 //! | [`Core`] | in the library | the grace periods with their readers, the worker of deferred work, the poller |
 //!

@@ -6,7 +6,6 @@ stillpoint::qsbr::domain! { //~ E0592 duplicate definitions with name `register`
 }
 stillpoint::static_domain!(@own rcu Threads);
 //~ E0271 type mismatch resolving `<Threads as StaticDomain>::Section == Guard<Threads>`
-//~ E0271 type mismatch resolving `<Threads as StaticDomain>::Protocol == Sections`
 
 #[derive(Debug, Clone, Copy)]
 struct Unprotected;

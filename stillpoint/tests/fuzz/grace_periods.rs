@@ -11,7 +11,7 @@ use stillpoint::{qsbr, rcu, srcu};
 
 /// Implements a flavour whose domains are types.
 macro_rules! static_flavor {
-    ($name:ident, $domain:path, $sections:ident, $guard:ty, $enter:ident, $($renew:tt)*) => {
+    ($name:ident, $sections:ident, $guard:ty, $enter:ident, $($renew:tt)*) => {
         impl Flavor for $name {
             type Domain = Self;
             type Guard = $guard;
@@ -27,7 +27,7 @@ macro_rules! static_flavor {
             }
 
             fn enter(&self) -> $guard {
-                <Self as $domain>::$enter()
+                Self::$enter()
             }
 
             fn section(guard: &$guard) -> &$guard {
@@ -43,7 +43,7 @@ macro_rules! rcu_flavor {
     ($name:ident) => {
         stillpoint::domain! { struct $name; }
         static_flavor! {
-            $name, rcu::RcuDomain, Nested, rcu::Guard<Self>, enter,
+            $name, Nested, rcu::Guard<Self>, enter,
             fn renew(guard: &mut Self::Guard) {
                 guard.repin();
             }
@@ -55,7 +55,7 @@ macro_rules! qsbr_flavor {
     ($name:ident) => {
         stillpoint::qsbr_domain! { struct $name; }
         static_flavor! {
-            $name, qsbr::QsbrDomain, One, qsbr::Handle<Self>, register,
+            $name, One, qsbr::Handle<Self>, register,
             fn renew(guard: &mut Self::Guard) {
                 guard.quiescent();
             }

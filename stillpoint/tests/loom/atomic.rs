@@ -9,7 +9,7 @@ use loom::thread;
 use stillpoint::grace_period::engine::Engine;
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::ExitPath;
-use stillpoint::readers::sections::scan::{Sections, ThreadReaders};
+use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::sync::model::{poll, reader as interruptible};
 use support::model::check;
 
@@ -233,7 +233,7 @@ fn clearing_a_mark_acquires_the_node() {
 #[test]
 fn reader_of_a_list_never_sees_a_freed_node() {
     check(1, 3, || {
-        let engine = Arc::new(Engine::new(ThreadReaders::<Sections, ()>::new(), || "Domain"));
+        let engine = Arc::new(Engine::new(ThreadReaders::<()>::new(ReaderProtocol::Sections), || "Domain"));
         let own = engine.readers().registry().claim().unwrap();
         let second = node(8, null_mut());
         let first = node(7, second);

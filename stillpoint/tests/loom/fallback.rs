@@ -7,14 +7,14 @@ use loom::thread;
 use stillpoint::grace_period::engine::Engine;
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::{ExitPath, Reader};
-use stillpoint::readers::sections::scan::{Sections, ThreadReaders};
+use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::sync::model::{poll, set_full_light_fence};
 use support::model;
 use support::model::{boxed, look_at};
 
 /// A domain with a published value: 7 at first, then 8. A freed value is 0, and keeps its memory.
 struct Domain {
-    engine: Engine<ThreadReaders<Sections, ()>>,
+    engine: Engine<ThreadReaders<()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
 }
 
@@ -25,7 +25,7 @@ unsafe impl Send for Domain {}
 
 impl Domain {
     fn new() -> Arc<Self> {
-        let engine = Engine::new(ThreadReaders::<Sections, ()>::new(), || "Domain");
+        let engine = Engine::new(ThreadReaders::<()>::new(ReaderProtocol::Sections), || "Domain");
         Arc::new(Self { engine, published: PublishedPtr::new(boxed(7)) })
     }
 

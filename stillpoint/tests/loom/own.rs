@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::{ExitPath, Reader};
 use stillpoint::readers::sections::registry::Registry;
-use stillpoint::readers::sections::scan::{Sections, ThreadReaders};
+use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::reclaim::callback::{Callback, Data, Panicked};
 use stillpoint::reclaim::domain::Core;
 use stillpoint::reclaim::queue::{PushAction, Queue};
@@ -106,7 +106,7 @@ pub fn run_callback(callback: Callback) {
     let _ = unsafe { callback.run() };
 }
 
-pub type Readers = ThreadReaders<Sections, Queue>;
+pub type Readers = ThreadReaders<Queue>;
 
 /// A domain with a published value.
 pub struct State {
@@ -121,7 +121,10 @@ unsafe impl Send for State {}
 
 impl State {
     pub fn new() -> Self {
-        Self { core: Core::new(Readers::new(), || "model"), published: PublishedPtr::new(boxed(7)) }
+        Self {
+            core: Core::new(Readers::new(ReaderProtocol::Sections), || "model"),
+            published: PublishedPtr::new(boxed(7)),
+        }
     }
 
     pub fn register(&self) -> Own {

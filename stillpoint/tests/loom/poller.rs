@@ -5,12 +5,12 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use stillpoint::grace_period::engine::{Denied, Engine, GpCookie};
 use stillpoint::rcu::block_on::block_on;
-use stillpoint::readers::sections::scan::{Sections, ThreadReaders};
+use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::reclaim::poller::{GpPoller, PollResult};
 use support::model::check;
 
 struct Shared {
-    engine: Engine<ThreadReaders<Sections, ()>>,
+    engine: Engine<ThreadReaders<()>>,
     poller: GpPoller,
     pollers: Mutex<Vec<thread::JoinHandle<()>>>,
     pool: Pool,
@@ -38,7 +38,7 @@ enum End {
 
 impl Domain {
     fn new(pool: Pool) -> Self {
-        let engine = Engine::new(ThreadReaders::new(), || "Domain");
+        let engine = Engine::new(ThreadReaders::new(ReaderProtocol::Sections), || "Domain");
         Self(Arc::new(Shared { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
     }
 

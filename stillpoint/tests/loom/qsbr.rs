@@ -5,15 +5,14 @@ use loom::sync::Arc;
 use loom::thread;
 use stillpoint::grace_period::engine::{Engine, ReaderSet};
 use stillpoint::rcu::published_ptr::PublishedPtr;
-use stillpoint::readers::qsbr::Qsbr;
 use stillpoint::readers::sections::reader::Reader;
-use stillpoint::readers::sections::scan::ThreadReaders;
+use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::sync::Ordering::Relaxed;
 use support::model::{boxed, check, look_at};
 
 /// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
 struct Domain {
-    engine: Engine<ThreadReaders<Qsbr, ()>>,
+    engine: Engine<ThreadReaders<()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
 }
 
@@ -32,7 +31,7 @@ struct Handle<'a> {
 impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(ThreadReaders::new(), || "Domain"),
+            engine: Engine::new(ThreadReaders::new(ReaderProtocol::Qsbr), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
         })
     }
@@ -103,8 +102,8 @@ fn spawn(domain: &Arc<Domain>, body: impl FnOnce(&Domain) + 'static) -> thread::
     thread::spawn(move || body(&domain))
 }
 
-/// Refutes: no-rescan, quiescent-state-does-not-check, Qsbr::advance_counter:Release, Qsbr::blocks:Acquire,
-/// ThreadReaders::current_counter:Acquire, ThreadReaders::quiescent_state:Release
+/// Refutes: no-rescan, quiescent-state-does-not-check, ReaderProtocol::advance_counter:Release#2,
+/// ReaderProtocol::blocks:Acquire, ThreadReaders::current_counter:Acquire, ThreadReaders::quiescent_state:Release
 #[test]
 fn qsbr_reader_never_sees_a_freed_value() {
     check(1, 3, || {
@@ -125,8 +124,8 @@ fn qsbr_reader_never_sees_a_freed_value() {
     });
 }
 
-/// Refutes: offline-seen-by-load, online-by-store, Qsbr::blocks:Acquire#2, Qsbr::blocks:Acquire#3,
-/// Qsbr::blocks:Release, Qsbr::request_wakeup:Acquire, take_request:Acquire, take_request:Release
+/// Refutes: offline-seen-by-load, online-by-store, ReaderProtocol::blocks:Acquire#2, ReaderProtocol::blocks:Acquire#3,
+/// ReaderProtocol::blocks:Release, ReaderProtocol::request_wakeup:Acquire, take_request:Acquire, take_request:Release
 #[test]
 fn reader_coming_online_never_sees_a_freed_value() {
     check(1, 3, || {
@@ -145,7 +144,7 @@ fn reader_coming_online_never_sees_a_freed_value() {
     });
 }
 
-/// Refutes: Qsbr::request_wakeup:Release
+/// Refutes: ReaderProtocol::request_wakeup:Release
 #[test]
 fn reader_back_online_sees_what_was_published() {
     check(0, 3, || {

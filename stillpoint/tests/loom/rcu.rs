@@ -9,13 +9,13 @@ use loom::thread;
 use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::{ExitPath, Owner, Reader};
-use stillpoint::readers::sections::scan::{Sections, ThreadReaders};
+use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as interruptible};
 use support::model::{boxed, check, look_at};
 
 /// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
 struct Domain {
-    engine: Engine<ThreadReaders<Sections, ()>>,
+    engine: Engine<ThreadReaders<()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
     done: AtomicU64,
 }
@@ -28,7 +28,7 @@ unsafe impl Send for Domain {}
 impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(ThreadReaders::<Sections, ()>::new(), || "Domain"),
+            engine: Engine::new(ThreadReaders::<()>::new(ReaderProtocol::Sections), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
             done: AtomicU64::new(0),
         })
@@ -122,7 +122,7 @@ fn updaters_sharing_a_grace_period_free_safely() {
     });
 }
 
-/// Refutes: PublishedPtr::load:Acquire, PublishedPtr::swap:Release, Reader::blocks:Acquire, Reader::leave:Release
+/// Refutes: PublishedPtr::load:Acquire, PublishedPtr::swap:Release, ReaderProtocol::blocks:Acquire, Reader::leave:Release
 #[test]
 fn nested_section_lasts_until_the_last_guard_drops() {
     check(1, 3, || {

@@ -11,13 +11,13 @@ use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::{ExitPath, Owner, Reader};
 use stillpoint::readers::sections::registration::{self, Registration};
-use stillpoint::readers::sections::scan::{Sections, ThreadReaders};
+use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::sync::{AtomicU64, Ordering::Relaxed, model::poll, model::reader as interruptible};
 use support::model::{boxed, check, look_at};
 
 /// A domain, and a cell for each reader that only its owner touches.
 struct Domain {
-    engine: Engine<ThreadReaders<Sections, ()>>,
+    engine: Engine<ThreadReaders<()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
     owned: [UnsafeCell<()>; 4],
     /// A thread has come to the point at which the other one begins.
@@ -39,7 +39,7 @@ struct Thread<'a> {
 impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(ThreadReaders::new(), || "Domain"),
+            engine: Engine::new(ThreadReaders::new(ReaderProtocol::Sections), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
             owned: std::array::from_fn(|_| UnsafeCell::new(())),
             ready: AtomicU64::new(0),

@@ -168,7 +168,7 @@ impl Reader {
         let is_old = || self.gp_seen.load(Relaxed) != counter.load(Relaxed);
         if self.nesting.load(Relaxed) == 0 && (is_old() || self.must_leave()) {
             // The Release in `begin` publishes the section that ends. Acquire: sees what was unpublished before the
-            // counter, as a light fence may be missing here; pairs with the Release in `Sections::advance_counter`.
+            // counter, as a light fence may be missing here; pairs with the Release in `ReaderProtocol::advance_counter`.
             self.begin(counter.load(Acquire));
             step!("repin-does-not-check", return self.check_exit_flags());
         }
@@ -187,15 +187,6 @@ impl Reader {
     /// Returns `true` inside a section.
     pub fn in_read_section(&self) -> bool {
         self.gp_seen.load(Relaxed) != 0
-    }
-
-    /// Returns `true` if a grace period that advanced the counter to `counter` must wait for this reader.
-    #[inline]
-    pub fn blocks(&self, counter: u64) -> bool {
-        // Acquire: earlier sections have ended, and come before the end of the grace period; pairs with the Releases in
-        // `leave` and `begin`.
-        let seen = self.gp_seen.load(Acquire);
-        seen != 0 && seen < counter
     }
 
     /// Requests that the reader counts down when it leaves.

@@ -1,16 +1,16 @@
 //! Readers that belong to threads: a grace period takes one heavy fence and one scan, and if readers block it a second
 //! fence, a rescan of these readers, and a sleep.
 //!
-//! The readers of [`crate::rcu`]: [`super::reader`] is what each does, [`super::registry`] where it lies.
-//! [`crate::readers::qsbr`] is another [`ReaderProtocol`], which needs no fences; it shares the scan, the sleep and the
-//! countdown.
+//! The readers of [`crate::rcu`]: [`super::reader`] is what each does, [`super::registry`] where it lies. Those of
+//! [`crate::readers::qsbr`] have another [`ReaderProtocol`], which needs no fences; it shares the scan, the sleep and
+//! the countdown.
 //!
 //! # A grace period
 //!
 //! ```text
 //! heavy fence A
 //! counter += 1
-//! scan            wait until each active reader is quiescent or has the new counter     (Reader::blocks)
+//! scan            wait until each active reader is quiescent or has the new counter     (ReaderProtocol::blocks)
 //! ```
 //!
 //! Readers are active, unless their threads have exited or called `hint_idle`. Why the scan may skip the others
@@ -72,8 +72,6 @@
 //! The reader of a thread that exits inside a section keeps its `gp_seen` ([`super::registration`]), so grace periods
 //! wait for it as for a long section.
 
-use core::fmt;
-use core::marker::PhantomData;
 use core::mem;
 use core::num::NonZeroU32;
 use std::time::Duration;
@@ -98,64 +96,108 @@ const SPINS: u32 = 200;
 const YIELD_WINDOW_NS: u64 = 500_000;
 
 /// How readers and the leader communicate.
-pub trait ReaderProtocol: fmt::Debug + Send + Sync + 'static {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReaderProtocol {
+    /// Readers enter and leave sections. The leader issues heavy fences.
+    Sections,
+    /// Readers report quiescent states, by read-modify-writes: see `readers::qsbr`.
+    Qsbr,
+}
+
+impl ReaderProtocol {
+    /// Why a thread inside a section must not wait, and what to do instead: completes "synchronize() ...".
+    pub(crate) const fn inside(self) -> &'static str {
+        match self {
+            Self::Sections => {
+                "inside a read-side critical section of the same domain would wait for itself: drop its guard or `Ref` \
+                 first"
+            }
+            Self::Qsbr => {
+                "by a thread whose handle is online would wait for itself: wait in Handle::offline, or use \
+                 Handle::synchronize"
+            }
+        }
+    }
+
     /// The leader issues heavy fences.
-    const FENCED: bool;
+    fn is_fenced(self) -> bool {
+        self == Self::Sections
+    }
+
     /// How often a reader yields after it has counted down: as often as pays (docs/measurements.md).
-    const MAX_YIELDS: u32;
-    /// The end of a line of a stall report: for a running thread, and for one that has exited.
-    const STALL_SUFFIX: [&'static str; 2];
+    fn max_yields(self) -> u32 {
+        match self {
+            Self::Sections => 1,
+            Self::Qsbr => 3,
+        }
+    }
+
+    /// The end of a line of a stall report.
+    fn stall_suffix(self, has_exited: bool) -> &'static str {
+        match (self, has_exited) {
+            (Self::Sections, false) => "",
+            (Self::Sections, true) => ", and exited inside a read-side critical section (is a guard leaked?)",
+            (Self::Qsbr, false) => " and has not reported a quiescent state",
+            (Self::Qsbr, true) => ", and exited while it was online (is a handle leaked?)",
+        }
+    }
 
     /// Advances the counter. Returns the new one.
-    fn advance_counter(counter: &AtomicU64) -> u64;
-
-    /// See [`ReaderSet::defer_to_exit`].
-    fn defer_to_exit(own: &Reader, counter: &AtomicU64, above: bool);
+    pub(crate) fn advance_counter(self, counter: &AtomicU64) -> u64 {
+        match self {
+            Self::Sections => {
+                let to = counter.load(Relaxed) + 1;
+                // After fence A, see the module. Release: publishes what is unpublished, as another thread may have
+                // issued that fence; pairs with the Acquire in `Reader::repin`.
+                counter.store(to, Release);
+                to
+            }
+            // Release: case 1 of `readers::qsbr`; pairs with the Acquire in `current_counter`. A read-modify-write, as
+            // other threads advance it too.
+            Self::Qsbr => counter.fetch_add(1, Release) + 1,
+        }
+    }
 
     /// Returns `true` if a grace period that advanced the counter to `counter` must wait for the reader.
-    fn blocks(reader: &Reader, counter: u64) -> bool {
-        reader.blocks(counter)
+    #[inline]
+    pub(crate) fn blocks(self, reader: &Reader, counter: u64) -> bool {
+        // Acquire, here and below: earlier sections have ended, and come before the end of the grace period; pairs with
+        // the Releases in `leave`, `begin` and `quiescent_state` (case 1 of `readers::qsbr`).
+        let mut seen = reader.gp_seen.load(Acquire);
+        if seen == 0 && self == Self::Qsbr {
+            step!("offline-seen-by-load", {
+                // Release and Acquire: case 2 of `readers::qsbr`; pairs with `take_request`. Only here, as the cache line
+                // is the owner's, which is mostly online. On x86-64 the compiler leaves the instruction out; there the
+                // locked instruction in `advance_counter` orders what was unpublished before the load (litmus test
+                // `qsbr-online`).
+                reader.exit_flags.fetch_or(0, AcqRel);
+                seen = reader.gp_seen.load(Acquire);
+            });
+        }
+        seen != 0 && seen < counter
     }
 
     /// Requests that the reader counts down.
-    fn request_wakeup(reader: &Reader) {
-        reader.request_wake();
-    }
-}
-
-/// The protocol of readers that enter and leave sections.
-#[derive(Debug)]
-pub enum Sections {}
-
-impl ReaderProtocol for Sections {
-    const FENCED: bool = true;
-    const MAX_YIELDS: u32 = 1;
-    const STALL_SUFFIX: [&'static str; 2] =
-        ["", ", and exited inside a read-side critical section (is a guard leaked?)"];
-
-    fn advance_counter(counter: &AtomicU64) -> u64 {
-        let to = counter.load(Relaxed) + 1;
-        // After fence A, see the module. Release: publishes what is unpublished, as another thread may have issued that
-        // fence; pairs with the Acquire in `Reader::repin`.
-        counter.store(to, Release);
-        to
-    }
-
-    fn defer_to_exit(own: &Reader, _counter: &AtomicU64, _above: bool) {
-        own.reclaim_on_exit();
+    fn request_wakeup(self, reader: &Reader) {
+        match self {
+            Self::Sections => reader.request_wake(),
+            // Release: publishes the count that includes this request, and what is unpublished. Acquire: sees the change
+            // of `gp_seen` of an owner that has not seen the request. Both pair with `take_request`.
+            Self::Qsbr => _ = reader.exit_flags.fetch_or(WAKE_ON_EXIT, AcqRel),
+        }
     }
 }
 
 /// See the [module](self). `A` is attached to each reader.
 #[derive(Debug)]
-pub struct ThreadReaders<P, A> {
+pub struct ThreadReaders<A> {
+    protocol: ReaderProtocol,
     /// Readers store it on entering. Starts at 1, as 0 means quiescent.
     counter: CachePadded<AtomicU64>,
     /// The number of readers that the leader sleeps for.
     awaited: CachePadded<Futex>,
     registry: Registry<A>,
     counters: CachePadded<GpCounters>,
-    _protocol: PhantomData<P>,
 }
 
 /// The rest of a grace period: active readers from `first`, the first of a group, to below `end` may block it.
@@ -166,15 +208,15 @@ pub struct PendingScan {
     counter: u64,
 }
 
-impl<P, A> ThreadReaders<P, A> {
+impl<A> ThreadReaders<A> {
     const_unless_loom! {
-        pub fn new() -> Self {
+        pub fn new(protocol: ReaderProtocol) -> Self {
             Self {
+                protocol,
                 counter: CachePadded::new(AtomicU64::new(1)),
                 awaited: CachePadded::new(Futex::new(0)),
                 registry: Registry::new(),
                 counters: CachePadded::new(GpCounters::new()),
-                _protocol: PhantomData,
             }
         }
     }
@@ -197,12 +239,13 @@ impl<P, A> ThreadReaders<P, A> {
     }
 }
 
-impl<P: ReaderProtocol, A: Default + 'static> ThreadReaders<P, A> {
+impl<A: Default + 'static> ThreadReaders<A> {
     /// Checks the active readers one after another, a bounded number of times.
     fn scan(&self, end: usize, counter: u64) -> Result<(), PendingScan> {
+        let protocol = self.protocol;
         let mut spins = budget(SPINS);
         let mut blocks_for_long = |reader| {
-            while P::blocks(reader, counter) {
+            while protocol.blocks(reader, counter) {
                 if spins == 0 {
                     return true;
                 }
@@ -228,7 +271,7 @@ impl<P: ReaderProtocol, A: Default + 'static> ThreadReaders<P, A> {
     fn rescan(&self, scan: &PendingScan) {
         // Not the active ones: the thread of a reader that has left without seeing the request may be idle by now.
         for reader in self.awaited(scan) {
-            if !P::blocks(reader, scan.counter) && reader.take_wake_request() {
+            if !self.protocol.blocks(reader, scan.counter) && reader.take_wake_request() {
                 self.awaited.fetch_sub(1, Relaxed);
             }
         }
@@ -251,7 +294,7 @@ impl<P: ReaderProtocol, A: Default + 'static> ThreadReaders<P, A> {
     /// return to this thread before it has tried all others, so it yields again, unless another thread has run for a
     /// while.
     fn yield_to_waiter(&self) {
-        for _ in 0..budget(P::MAX_YIELDS) {
+        for _ in 0..budget(self.protocol.max_yields()) {
             let start = now();
             yield_now();
             // Relaxed: a hint.
@@ -291,13 +334,13 @@ impl<P: ReaderProtocol, A: Default + 'static> ThreadReaders<P, A> {
                     section_at: reader.section_site(),
                     has_exited,
                     waited,
-                    suffix: P::STALL_SUFFIX[usize::from(has_exited)],
+                    suffix: self.protocol.stall_suffix(has_exited),
                 }
             })
         };
         // Without `membarrier` a reader may have left unseen, and belong to another thread by now. Then it does not
         // block.
-        let still_blocks = |reader: &Reader| P::blocks(reader, scan.counter);
+        let still_blocks = |reader: &Reader| self.protocol.blocks(reader, scan.counter);
         let readers =
             self.awaited(scan).filter_map(|reader| stalled(reader).filter(|_| still_blocks(reader)));
         let readers: Vec<_> = readers.collect();
@@ -305,7 +348,7 @@ impl<P: ReaderProtocol, A: Default + 'static> ThreadReaders<P, A> {
     }
 }
 
-impl<P: ReaderProtocol, A: Default + 'static> ReaderSet for ThreadReaders<P, A> {
+impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
     type Reader = Reader;
     type Pending = PendingScan;
 
@@ -318,11 +361,11 @@ impl<P: ReaderProtocol, A: Default + 'static> ReaderSet for ThreadReaders<P, A> 
             // Ordered by the registry.
             return Ok(());
         }
-        if P::FENCED {
+        if self.protocol.is_fenced() {
             // A.
             step!("no-fence", self.counters.heavy_fence());
         }
-        let counter = P::advance_counter(&self.counter);
+        let counter = self.protocol.advance_counter(&self.counter);
         // After `no_other_readers`: the readers that it counted are below the length. Readers that register later see
         // what is unpublished.
         let end = self.registry.len();
@@ -336,15 +379,15 @@ impl<P: ReaderProtocol, A: Default + 'static> ReaderSet for ThreadReaders<P, A> 
         for (first, group) in self.registry.groups(scan.first, scan.end) {
             let mut awaited = 0;
             for (bit, reader) in self.registry.members(first, group.active()) {
-                if P::blocks(reader, scan.counter) {
+                if self.protocol.blocks(reader, scan.counter) {
                     self.awaited.fetch_add(1, Relaxed);
-                    P::request_wakeup(reader);
+                    self.protocol.request_wakeup(reader);
                     awaited |= bit;
                 }
             }
             group.set_awaited(awaited);
         }
-        if P::FENCED {
+        if self.protocol.is_fenced() {
             step!("no-fence-before-rescan", {
                 let requests = Requests(self, &scan);
                 // B.
@@ -360,7 +403,7 @@ impl<P: ReaderProtocol, A: Default + 'static> ReaderSet for ThreadReaders<P, A> 
         if left != 0 {
             self.counters.sleeps.fetch_add(1, Relaxed);
         }
-        let wakeups_may_be_lost = P::FENCED && !light_is_compiler_fence();
+        let wakeups_may_be_lost = self.protocol.is_fenced() && !light_is_compiler_fence();
         let mut timeouts = timeouts();
         while left != 0 {
             if wakeups_may_be_lost {
@@ -375,8 +418,13 @@ impl<P: ReaderProtocol, A: Default + 'static> ReaderSet for ThreadReaders<P, A> 
     }
 
     fn defer_to_exit(&self, own: Option<&Reader>, above: bool) {
-        if let Some(own) = own {
-            P::defer_to_exit(own, &self.counter, above);
+        let Some(own) = own else { return };
+        match self.protocol {
+            ReaderProtocol::Sections => own.reclaim_on_exit(),
+            // All threads see that the counter has been advanced. When those that have deferred work report, they wait.
+            // Relaxed: a read-modify-write continues the release sequence of `advance_counter`.
+            ReaderProtocol::Qsbr if above => _ = self.counter.fetch_add(1, Relaxed),
+            ReaderProtocol::Qsbr => (),
         }
     }
 
@@ -400,9 +448,9 @@ impl<P: ReaderProtocol, A: Default + 'static> ReaderSet for ThreadReaders<P, A> 
 
 /// The requests that are outstanding while fence B is issued. Dropped if that panics: takes them back, so that
 /// invariant 2 holds for the next leader.
-struct Requests<'a, P, A>(&'a ThreadReaders<P, A>, &'a PendingScan);
+struct Requests<'a, A>(&'a ThreadReaders<A>, &'a PendingScan);
 
-impl<P, A> Drop for Requests<'_, P, A> {
+impl<A> Drop for Requests<'_, A> {
     fn drop(&mut self) {
         let Self(readers, scan) = self;
         for reader in readers.awaited(scan) {

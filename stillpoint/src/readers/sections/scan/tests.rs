@@ -5,6 +5,7 @@ use std::env;
 use std::process::Command;
 use std::thread;
 
+use super::ReaderProtocol::Sections;
 use super::*;
 use crate::fence::{Backend, backend};
 use crate::grace_period::engine::Engine;
@@ -14,7 +15,7 @@ use support::deadline::deadline;
 #[test]
 fn leader_rescans_if_the_wakeup_is_lost() {
     const NAME: &str = "readers::sections::scan::tests::leader_rescans_if_the_wakeup_is_lost";
-    static ENGINE: Engine<ThreadReaders<Sections, ()>> = Engine::new(ThreadReaders::new(), || "test");
+    static ENGINE: Engine<ThreadReaders<()>> = Engine::new(ThreadReaders::new(Sections), || "test");
     let _running = deadline();
     if backend() != Backend::SeqCst {
         // In another process, with the backend of which this is a test.
@@ -45,7 +46,7 @@ fn leader_rescans_if_the_wakeup_is_lost() {
 const MANY: usize = 32 + 64 + 128;
 
 /// Returns readers of a registry, in the order of their places.
-fn many_readers(readers: &ThreadReaders<Sections, ()>) -> Vec<&'static Reader> {
+fn many_readers(readers: &ThreadReaders<()>) -> Vec<&'static Reader> {
     let readers: Vec<_> = (0..MANY).map(|_| readers.registry().claim().expect("there is memory")).collect();
     assert!(readers.iter().enumerate().all(|(index, reader)| reader.index.load(Relaxed) as usize == index));
     readers
@@ -53,7 +54,7 @@ fn many_readers(readers: &ThreadReaders<Sections, ()>) -> Vec<&'static Reader> {
 
 #[test]
 fn grace_period_waits_for_each_of_many_readers() {
-    static ENGINE: Engine<ThreadReaders<Sections, ()>> = Engine::new(ThreadReaders::new(), || "test");
+    static ENGINE: Engine<ThreadReaders<()>> = Engine::new(ThreadReaders::new(Sections), || "test");
     let threads = ENGINE.readers();
     for (index, reader) in many_readers(threads).into_iter().enumerate() {
         assert!(reader.try_enter(threads.counter()));
@@ -65,7 +66,7 @@ fn grace_period_waits_for_each_of_many_readers() {
 
 #[test]
 fn sleeping_leader_awaits_each_of_many_readers() {
-    static ENGINE: Engine<ThreadReaders<Sections, ()>> = Engine::new(ThreadReaders::new(), || "test");
+    static ENGINE: Engine<ThreadReaders<()>> = Engine::new(ThreadReaders::new(Sections), || "test");
     /// The first and the last reader of each group.
     const INSIDE: [usize; 8] = [0, 31, 32, 95, 96, 159, 160, MANY - 1];
     let _running = deadline();
@@ -103,7 +104,7 @@ fn sleeping_leader_awaits_each_of_many_readers() {
 
 #[test]
 fn leader_awaits_a_reader_behind_an_inactive_group() {
-    static ENGINE: Engine<ThreadReaders<Sections, ()>> = Engine::new(ThreadReaders::new(), || "test");
+    static ENGINE: Engine<ThreadReaders<()>> = Engine::new(ThreadReaders::new(Sections), || "test");
     let _running = deadline();
     let threads = ENGINE.readers();
     let all = many_readers(threads);
@@ -127,27 +128,27 @@ fn leader_awaits_a_reader_behind_an_inactive_group() {
 
 #[test]
 fn only_sections_with_an_older_counter_block() {
-    static READERS: ThreadReaders<Sections, ()> = ThreadReaders::new();
+    static READERS: ThreadReaders<()> = ThreadReaders::new(Sections);
     let reader = READERS.registry().claim().expect("there is memory");
     let enter = || assert!(reader.try_enter(READERS.counter()));
     enter();
-    let counter = Sections::advance_counter(READERS.counter());
-    assert!(Sections::blocks(reader, counter));
+    let counter = Sections.advance_counter(READERS.counter());
+    assert!(Sections.blocks(reader, counter));
     assert_eq!(reader.leave(), ExitPath::Fast);
-    assert!(!Sections::blocks(reader, counter), "the section has ended");
+    assert!(!Sections.blocks(reader, counter), "the section has ended");
     enter();
-    assert!(!Sections::blocks(reader, counter), "the section is a later one");
-    let counter = Sections::advance_counter(READERS.counter());
-    assert!(Sections::blocks(reader, counter));
+    assert!(!Sections.blocks(reader, counter), "the section is a later one");
+    let counter = Sections.advance_counter(READERS.counter());
+    assert!(Sections.blocks(reader, counter));
     assert_eq!(reader.repin(READERS.counter()), ExitPath::Fast);
-    assert!(!Sections::blocks(reader, counter), "the section has been renewed");
+    assert!(!Sections.blocks(reader, counter), "the section has been renewed");
     assert_eq!(reader.leave(), ExitPath::Fast);
     READERS.registry().release(reader);
 }
 
 #[test]
 fn owner_reclaims_once_and_outside() {
-    static READERS: ThreadReaders<Sections, ()> = ThreadReaders::new();
+    static READERS: ThreadReaders<()> = ThreadReaders::new(Sections);
     let reader = READERS.registry().claim().expect("there is memory");
     assert!(reader.try_enter(READERS.counter()));
     reader.reclaim_on_exit();
@@ -160,7 +161,7 @@ fn owner_reclaims_once_and_outside() {
 
 #[test]
 fn released_readers_are_used_again_and_counted_no_longer() {
-    static READERS: ThreadReaders<Sections, ()> = ThreadReaders::new();
+    static READERS: ThreadReaders<()> = ThreadReaders::new(Sections);
     let registry = READERS.registry();
     for _ in 0..3 {
         let claimed = [(); 5].map(|()| registry.claim().expect("there is memory"));
