@@ -28,6 +28,7 @@ pub mod shared_seq;
 #[cfg(not(loom))]
 mod spin_calibration;
 
+use core::cell::Cell;
 pub use core::sync::atomic::Ordering;
 
 pub(crate) use event_count::EventCount;
@@ -65,27 +66,25 @@ pub fn mutant(name: &str) -> bool {
         let (name, n) = selected.split_once('/').unwrap_or((selected, "1"));
         Some((name, n.parse().expect("a number after the name of the mutant")))
     });
-    SELECTED.is_some_and(|(selected, n)| selected == name && (n == 1 || one_in(n)))
+    SELECTED.is_some_and(|(selected, n)| selected == name && one_in(n))
 }
 
-/// Returns `true` once in `n` calls of a thread, at random. Orders nothing.
-#[cfg(any(loom, stillpoint_mutants, stillpoint_faults))]
-fn one_in(n: u64) -> bool {
-    use std::cell::Cell;
-    thread_local!(static STATE: Cell<u64> = const { Cell::new(0) });
-    // A thread that exits has no variable any more.
-    STATE
-        .try_with(|state| {
-            // The first state is the address of the variable: another one in each thread.
-            let mut x =
-                if state.get() == 0 { std::ptr::from_ref(state).addr() as u64 | 1 } else { state.get() };
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            state.set(x);
-            x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11 < (1 << 53) / n
-        })
-        .unwrap_or(false)
+/// Returns `true` once in `n` calls of a thread, at random; never if `n` is 0. Orders nothing.
+pub fn one_in(n: u64) -> bool {
+    std::thread_local!(static STATE: Cell<u64> = const { Cell::new(0) });
+    if n <= 1 {
+        return n == 1;
+    }
+    STATE.with(|state| {
+        // By the clock, so that threads with few calls do not all get the same.
+        let mut x = if state.get() == 0 { now() | 1 } else { state.get() };
+        // Xorshift (Marsaglia, 2003), with Vigna's multiplication.
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        state.set(x);
+        x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11 < (1 << 53) / n
+    })
 }
 
 /// There are no mutants otherwise.

@@ -104,7 +104,6 @@
 //! writes (see [`crate::lock::mutex::nodes`]), and a guard stays in its thread (with the
 //! feature `send_guard`, what a thread did before it sent a guard must be in the child too).
 
-use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
 
 use crossbeam_utils::CachePadded;
@@ -113,7 +112,7 @@ use crossbeam_utils::CachePadded;
 use crate::fence;
 use crate::fence::{light, light_compiler_only};
 use crate::percpu::cpu_counters::CpuCounters;
-use crate::sync::{Futex, Futex32, Ordering::*, const_unless_loom, now, step};
+use crate::sync::{Futex, Futex32, Ordering::*, const_unless_loom, one_in, step};
 #[cfg(not(loom))]
 use crate::sync::{fence as full_fence, fence_after_atomic};
 
@@ -254,7 +253,7 @@ impl<P: Policy> RawRw<P> {
     #[cold]
     fn lock_shared_slow(&self, recursive: bool, timeout: Timeout, mut counted: bool) -> bool {
         // Tried reads do not allocate, so there is nothing to count for until another read has.
-        let sampled = (timeout != Timeout::Immediate || self.readers.is_allocated()) && is_sample::<P>();
+        let sampled = (timeout != Timeout::Immediate || self.readers.is_allocated()) && one_in(P::SAMPLE);
         let (mut after_atomic, mut patience) = (false, None);
         loop {
             // Relaxed: the load is repeated once the reader is counted.
@@ -414,30 +413,9 @@ impl<P: Policy> RawRw<P> {
     }
 }
 
-/// Returns `true` once in [`Policy::SAMPLE`] calls, at random.
-fn is_sample<P: Policy>() -> bool {
-    thread_local!(static STATE: Cell<u32> = const { Cell::new(0) });
-    if P::SAMPLE <= 1 {
-        return P::SAMPLE == 1;
-    }
-    STATE.with(|state| {
-        let mut x = state.get();
-        if x == 0 {
-            // Threads that read a few times are sampled too.
-            x = now() as u32 | 1;
-        }
-        // Xorshift (Marsaglia, 2003).
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        state.set(x);
-        u64::from(x) < (1 << 32) / P::SAMPLE
-    })
-}
-
-/// Returns the slow reads since the last writer if the next one is a sample, by an estimate.
-fn reads<P: Policy>(word: u64) -> u64 {
-    (word / ONE_SAMPLE + 1) * P::SAMPLE
+/// Returns the slow reads since the last writer, by an estimate.
+pub fn reads<P: Policy>(word: u64) -> u64 {
+    word / ONE_SAMPLE * P::SAMPLE
 }
 
 /// Returns `true` if the next sample opens the gate.
@@ -445,13 +423,13 @@ fn opens<P: Policy>(word: u64) -> bool {
     match P::OPEN_AFTER {
         Some(samples) => word / ONE_SAMPLE + 1 >= samples,
         // Relaxed: an estimate.
-        None => reads::<P>(word) >= READS_PER_FENCE.load(Relaxed).max(READS_TO_ALLOCATE),
+        None => reads::<P>(word) + P::SAMPLE >= READS_PER_FENCE.load(Relaxed).max(READS_TO_ALLOCATE),
     }
 }
 
 /// Returns `true` if the next sample allocates the counters.
 fn allocates<P: Policy>(word: u64) -> bool {
-    if P::OPEN_AFTER.is_some() { opens::<P>(word) } else { reads::<P>(word) >= READS_TO_ALLOCATE }
+    if P::OPEN_AFTER.is_some() { opens::<P>(word) } else { reads::<P>(word) + P::SAMPLE >= READS_TO_ALLOCATE }
 }
 
 /// Takes a heavy fence of `ns` nanoseconds into account, by a quarter; at most twice the estimate, as the thread may

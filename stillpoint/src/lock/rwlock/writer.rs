@@ -7,8 +7,8 @@ use crate::fence;
 use crate::sync::{Ordering::*, budget, now, spin_loop, step};
 
 use super::gate::{
-    DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_SAMPLE, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, Timeout,
-    WAITERS, fence_took, gate_was_shut,
+    DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, Timeout, WAITERS,
+    fence_took, gate_was_shut, reads,
 };
 use crate::lock::events::Event;
 use crate::lock::policy::{GATE_YIELDS, Policy};
@@ -127,7 +127,7 @@ impl<P: Policy> RawRw<P> {
             // A reader that has entered is in the sums; one that arrives later finds the gate shut (3).
             step!("shut-without-fence", shutting.fence());
         } else {
-            gate_was_shut(was / ONE_SAMPLE * P::SAMPLE);
+            gate_was_shut(reads::<P>(was));
             // A reader that has entered is in the sums; one that arrives later finds the gate draining (3).
             step!("draining-without-fence", {
                 self.load_after_fence(true);
