@@ -53,7 +53,8 @@
 //! - Where the lock is not the bottleneck, fairness costs up to a tenth of the throughput: `docs/measurements.md` has the
 //!   figures.
 //! - A thread spins for some microseconds and yields its CPU before it sleeps, which costs CPU time. While threads
-//!   contend, each yields its CPU every 50 us, and up to eight times before it sleeps. Beside other busy programs, the scheduler lets these run first, for a time
+//!   contend, each yields its CPU every 50 us, unless it waits for a [`Condvar`] now and then, and up to eight times
+//!   before it sleeps. Beside other busy programs, the scheduler lets these run first, for a time
 //!   slice of some milliseconds each. A thread that holds another lock delays its waiters by that time, and a
 //!   timed wait may take as much longer. Threads that are bound to one CPU, or have a deadline or a real-time priority, do
 //!   not yield.

@@ -8,6 +8,8 @@ pub const SPIN_NS: u32 = 6_000;
 pub const SHORT_PAUSES: u32 = 3;
 /// How often a thread that waits for a reader-writer lock's gate, or its readers, yields its CPU before it sleeps.
 pub const GATE_YIELDS: u32 = if cfg!(loom) { 0 } else { 8 };
+/// Nanoseconds after a wait for a condition variable in which a thread does not yield its CPU because it contends.
+pub const SLEEPER_NS: u64 = 1_000_000;
 /// A multiple of `BYPASS_NS`: waiters park for that long at most, and a head that was bypassed gets no reservation
 /// for that long.
 pub const BYPASS_APART: u64 = 16;

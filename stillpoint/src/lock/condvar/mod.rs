@@ -39,6 +39,7 @@ use self::list::WaitList;
 #[cfg(not(loom))]
 use super::mutex::api::{RawMutex, after, at};
 use super::mutex::waiter::{self, Place};
+use super::policy::SLEEPER_NS;
 use crate::sync::{AtomicUsize, Futex32, Ordering::*, const_unless_loom, now};
 
 /// Nanoseconds for which a waiter without a node sleeps.
@@ -131,8 +132,16 @@ impl Condvar {
             return Self::poll(until);
         }
         let is_over = self.waiters.sleep(id, until);
-        waiter::with(|waiter| waiter.release(id));
+        Self::finish_wait(id);
         is_over
+    }
+
+    /// Ends the use of the node of a wait that is over.
+    fn finish_wait(id: u32) {
+        waiter::with(|waiter| {
+            waiter.release(id);
+            waiter.contends_not_before(now().saturating_add(SLEEPER_NS));
+        });
     }
 
     /// Sleeps for a moment, as there is no node: the caller then checks its condition. Returns `true` if the time is

@@ -6,7 +6,6 @@ use core::sync::atomic::AtomicU32;
 
 use super::Condvar;
 use crate::lock::mutex::nodes::table;
-use crate::lock::mutex::waiter;
 
 impl Condvar {
     /// Appends the caller to the waiters, whatever mutex it holds. Returns the number of its node, or 0 if it has none: it
@@ -39,7 +38,7 @@ impl Condvar {
             return false;
         }
         let notified = !self.waiters.leave(id);
-        waiter::with(|waiter| waiter.release(id));
+        Self::finish_wait(id);
         notified
     }
 }

@@ -17,7 +17,8 @@
 //! (as in Pizlo's "Locking in WebKit", 2016, and `parking_lot`):
 //!
 //! - A thread that has contended for the same lock for [`Policy::YIELD_AFTER_NS`] yields before it spins, so that others
-//!   take their turns.
+//!   take their turns. Not if it has waited for a condition variable shortly before: it sleeps now and then anyway, and a
+//!   yield would often separate a producer from its consumer, so that both sleep.
 //! - A thread that finds the lock reserved yields, because the head may need its CPU.
 //! - A thread that has spun without success yields, because the holder may need its CPU.
 //!

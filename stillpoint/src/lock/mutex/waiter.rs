@@ -48,7 +48,7 @@ pub struct Waiter {
     steals: Cell<u32>,
     /// The address of the lock for which the thread last contended, and when.
     contended: Cell<(usize, u64)>,
-    /// When the thread began to contend, after a pause or a yield.
+    /// When the thread began to contend, after a pause or a yield; or when it may begin to, after a sleep.
     contends_since: Cell<u64>,
     /// Whether the time of the last wait was over before it had a place.
     pub is_late: Cell<bool>,
@@ -199,7 +199,7 @@ impl Waiter {
     pub fn has_contended_for(&self, lock: usize, period: u64, time: u64) -> bool {
         let (last, at) = self.contended.replace((lock, time));
         if last != lock || time.saturating_sub(at) >= period {
-            self.contends_since.set(time);
+            self.contends_not_before(time);
         }
         time.saturating_sub(self.contends_since.get()) >= period
     }
@@ -207,7 +207,12 @@ impl Waiter {
     /// Records that the thread has yielded its CPU until this `time`.
     pub fn has_yielded(&self, time: u64) {
         self.contended.set((self.contended.get().0, time));
-        self.contends_since.set(time);
+        self.contends_not_before(time);
+    }
+
+    /// The thread does not count as one that contends before this `time`.
+    pub fn contends_not_before(&self, time: u64) {
+        self.contends_since.set(self.contends_since.get().max(time));
     }
 
     /// Returns `true` if the next steal is to check the clock.
@@ -346,5 +351,16 @@ mod tests {
         assert!(![1160, 1200].map(yields).contains(&true), "there was a pause");
         assert!(!waiter.has_contended_for(2, 50, 1205) && !yields(1215), "there was another lock");
         assert!(![1264].map(yields).contains(&true) && yields(1265));
+    }
+
+    #[test]
+    fn thread_does_not_yield_soon_after_a_sleep() {
+        let waiter = Waiter::new();
+        let yields = |time| waiter.has_contended_for(1, 50, time);
+        waiter.contends_not_before(2000);
+        assert!(![1000, 1040, 1080, 1120].map(yields).contains(&true), "it has slept");
+        waiter.has_yielded(1500);
+        assert!(![1520, 1560, 1600].map(yields).contains(&true), "it has slept, and yielded for another reason");
+        assert!(![1990, 2030, 2049].map(yields).contains(&true) && yields(2050));
     }
 }
