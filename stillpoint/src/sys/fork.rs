@@ -12,9 +12,11 @@
 //!
 //! # The child
 //!
-//! The child has a copy of the parent's memory, and one thread: the one that forked. The kernel copies page by page, in
-//! no order, while other threads run. A store may be in the copy without an earlier store of the same thread. So a
-//! `child` hook overwrites everything that other threads may have been changing.
+//! The child has a copy of the parent's memory, and one thread: the one that forked. The kernel protects its
+//! pages against writes one by one, in no order, while other threads run, and a write to a protected page waits until the
+//! fork is over. So the child has a prefix of each thread's writes, which may end in the middle of a change: a `child` hook
+//! overwrites everything that other threads may have been changing. (Of pages that a device is about to access, the
+//! kernel makes copies at once. There is no prefix if the memory of a lock is in such a page.)
 //!
 //! The forking thread may be in a function of the library that calls the program:
 //!

@@ -192,16 +192,16 @@ impl<P: Policy> Raw<P> {
                 // A thread that may still have a node in the queue does not spin.
                 if !waiter.has_abandoned_at(lock) {
                     if self.spin(until) {
-                        waiter.is_late.set(false);
                         return true;
                     }
                     // A place in the queue for no time would burden the others. But if the time of each wait is over by
-                    // then, the thread needs the place for its next one.
-                    if until.is_some_and(|until| now() > until) && !waiter.is_late.replace(true) {
+                    // then, the thread needs the place for its next one. So every second of these waits leaves one.
+                    if until.is_some_and(|until| now() > until)
+                        && !waiter.is_late.replace(!waiter.is_late.get())
+                    {
                         return false;
                     }
                 }
-                waiter.is_late.set(false);
                 let (id, outcome) = match waiter.acquire(lock, until.is_some()) {
                     Place::Tail(id) => (id, queue.lock(id, until, waiter.owns(id))),
                     Place::Rejoined(id) => (id, queue.rejoin(id, until, true)),

@@ -37,6 +37,25 @@ fn second_wait_that_is_too_short_leaves_a_place() {
     });
 }
 
+/// Refutes: late-wait-forgotten
+#[test]
+fn waits_that_are_too_short_leave_places_at_each_lock() {
+    let _alone = exclude_other_tests();
+    let _running = deadline();
+    let locks = [const { Mutex::new(()) }; 2];
+    thread::scope(|scope| {
+        let guards = locks.each_ref().map(Mutex::lock);
+        for lock in &locks {
+            asleep_in(scope, || drop(lock.lock()));
+        }
+        for _ in 0..3 {
+            locks.iter().for_each(|lock| assert!(lock.try_lock_for(Duration::ZERO).is_none()));
+        }
+        assert_eq!(with(Waiter::places).len(), 2);
+        drop(guards);
+    });
+}
+
 /// Refutes: child-keeps-nodes, child-keeps-unqueued-count, child-remembers-queues
 #[test]
 fn child_of_a_fork_has_no_places_in_queues() {

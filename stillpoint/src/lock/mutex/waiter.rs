@@ -50,7 +50,7 @@ pub struct Waiter {
     contended: Cell<(usize, u64)>,
     /// When the thread began to contend, after a pause or a yield; or when it may begin to, after a sleep.
     contends_since: Cell<u64>,
-    /// Whether the time of the last wait was over before it had a place.
+    /// Whether the time of a wait was over before it had a place, and no such wait has left one since.
     pub is_late: Cell<bool>,
 }
 
@@ -360,7 +360,10 @@ mod tests {
         waiter.contends_not_before(2000);
         assert!(![1000, 1040, 1080, 1120].map(yields).contains(&true), "it has slept");
         waiter.has_yielded(1500);
-        assert!(![1520, 1560, 1600].map(yields).contains(&true), "it has slept, and yielded for another reason");
+        assert!(
+            ![1520, 1560, 1600].map(yields).contains(&true),
+            "it has slept, and yielded for another reason"
+        );
         assert!(![1990, 2030, 2049].map(yields).contains(&true) && yields(2050));
     }
 }

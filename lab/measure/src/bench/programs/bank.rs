@@ -17,29 +17,41 @@ const PAUSE_NS: u32 = 1000;
 /// How long a thread waits for the queue, at most: all others may wait, too.
 const PATIENCE: Duration = Duration::from_millis(1);
 
+/// Numbers, and how many were appended and taken.
+#[derive(Default)]
+struct Queue {
+    numbers: VecDeque<u64>,
+    appended: usize,
+    taken: usize,
+}
+
 /// Threads move money between accounts, look a number up in a cache or change it, append to a queue, or take from it,
 /// and wait if it is empty.
 pub(super) struct Bank<L: Locks> {
     transfers: Transfers<L>,
     cached: CachePadded<L::RwLock<u64>>,
-    queue: CachePadded<L::Mutex<VecDeque<u64>>>,
+    queue: CachePadded<L::Mutex<Queue>>,
     filled: L::Condvar,
     work: Work,
 }
 
 impl<L: Locks> Bank<L> {
     fn append(&self, number: u64) {
-        L::lock(&self.queue).push_back(self.work.run(LOCKED_NS, number));
+        let mut queue = L::lock(&self.queue);
+        queue.numbers.push_back(self.work.run(LOCKED_NS, number));
+        queue.appended += 1;
+        drop(queue);
         L::notify_one(&self.filled);
     }
 
     fn take(&self) {
         let mut queue = L::lock(&self.queue);
-        if queue.is_empty() {
+        if queue.numbers.is_empty() {
             queue = L::wait_for(&self.filled, queue, PATIENCE);
         }
-        let number = queue.pop_front().unwrap_or_default();
-        self.work.run(LOCKED_NS, number);
+        let number = queue.numbers.pop_front();
+        queue.taken += usize::from(number.is_some());
+        self.work.run(LOCKED_NS, number.unwrap_or_default());
     }
 }
 
@@ -48,7 +60,7 @@ impl<L: Locks> Program for Bank<L> {
         Self {
             transfers: Transfers::new(threads, work),
             cached: CachePadded::new(L::rw_lock(0)),
-            queue: CachePadded::new(L::mutex(VecDeque::new())),
+            queue: CachePadded::new(L::mutex(Queue::default())),
             filled: L::Condvar::default(),
             work,
         }
@@ -66,7 +78,8 @@ impl<L: Locks> Program for Bank<L> {
         1
     }
 
-    fn check(&self) -> bool {
-        self.transfers.check()
+    fn check(&self, operations: u64) -> bool {
+        let queue = L::lock(&self.queue);
+        queue.appended == queue.taken + queue.numbers.len() && self.transfers.check(operations)
     }
 }

@@ -46,16 +46,14 @@ trait Program: Sync {
 
     fn new(threads: usize, work: Work) -> Self;
 
-    /// Does one thing as the thread with this number. Returns the number of operations: 0 or 1.
+    /// Does one thing as the thread with this number. Returns the number of operations.
     fn step(&self, thread: usize, random: &mut Rng) -> u64;
 
     /// Ends all waits for other threads, also later ones.
     fn close(&self) {}
 
-    /// Returns `true` if the data are right at the end.
-    fn check(&self) -> bool {
-        true
-    }
+    /// Returns `true` if the data are right at the end, after so many operations.
+    fn check(&self, operations: u64) -> bool;
 }
 
 type Values = [f64; 5];
@@ -160,7 +158,7 @@ struct Share {
 /// The threads of the cell run the program for `slice`. Returns the values of the metrics.
 fn measure<P: Program>(cell: &Cell, slice: Duration) -> anyhow::Result<Values> {
     let (program, controls) = (P::new(cell.threads, Work::calibrated()), Controls::default());
-    let values = controls.scope(|scope| {
+    let (operations, values) = controls.scope(|scope| {
         for _ in 0..cell.busy {
             crew::spawn(scope, || {
                 while !controls.background_must_stop() {
@@ -183,20 +181,22 @@ fn measure<P: Program>(cell: &Cell, slice: Duration) -> anyhow::Result<Values> {
         let elapsed = begin.elapsed();
         program.close();
         let shares = join_all(running)?;
-        let operations = shares.iter().map(|share| share.operations).sum::<u64>() as f64;
+        let operations = shares.iter().map(|share| share.operations).sum::<u64>();
+        let count = operations as f64;
         let cpu: Duration = shares.iter().map(|share| share.cpu).sum();
         let switches: i64 = shares.iter().map(|share| share.switches).sum();
         let mut times = histogram();
         shares.iter().try_for_each(|share| times.add(&share.times))?;
-        Ok([
-            operations / elapsed.as_secs_f64() / 1e6,
-            cpu.as_nanos() as f64 / operations,
+        let values = [
+            count / elapsed.as_secs_f64() / 1e6,
+            cpu.as_nanos() as f64 / count,
             times.value_at_quantile(0.999) as f64,
             times.max() as f64,
-            switches as f64 / operations,
-        ])
+            switches as f64 / count,
+        ];
+        Ok((operations, values))
     })?;
-    ensure!(program.check(), "{}: the data are wrong at the end", cell.kind.name);
+    ensure!(program.check(operations), "{}: the data are wrong at the end", cell.kind.name);
     Ok(values)
 }
 

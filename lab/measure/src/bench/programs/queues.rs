@@ -25,14 +25,15 @@ const FULL: usize = 4096;
 
 /// A queue with room for [`ROOM`] items, under one mutex, with a condition variable for each side.
 pub(super) struct Queue<L: Locks> {
-    state: L::Mutex<(VecDeque<u64>, bool)>,
+    /// The items, whether the program is over, and how many items were put.
+    state: L::Mutex<(VecDeque<u64>, bool, u64)>,
     filled: L::Condvar,
     room: L::Condvar,
 }
 
 impl<L: Locks> Queue<L> {
     fn new() -> Self {
-        let state = L::mutex((VecDeque::new(), false));
+        let state = L::mutex((VecDeque::new(), false, 0));
         Self { state, filled: L::Condvar::default(), room: L::Condvar::default() }
     }
 
@@ -43,6 +44,7 @@ impl<L: Locks> Queue<L> {
         }
         if !state.1 {
             state.0.push_back(item);
+            state.2 += 1;
         }
         drop(state);
         L::notify_one(&self.filled);
@@ -66,6 +68,11 @@ impl<L: Locks> Queue<L> {
         L::notify_all(&self.filled);
         L::notify_all(&self.room);
     }
+
+    fn check(&self, taken: u64) -> bool {
+        let state = L::lock(&self.state);
+        state.2 == taken + state.0.len() as u64
+    }
 }
 
 /// As many producers as consumers. Counts the items that are taken.
@@ -85,6 +92,10 @@ impl<L: Locks> Program for WorkQueue<L> {
     fn close(&self) {
         self.0.close();
     }
+
+    fn check(&self, operations: u64) -> bool {
+        self.0.check(operations)
+    }
 }
 
 /// One consumer. Counts the items that are taken.
@@ -103,6 +114,10 @@ impl<L: Locks> Program for Channel<L> {
 
     fn close(&self) {
         self.0.close();
+    }
+
+    fn check(&self, operations: u64) -> bool {
+        self.0.check(operations)
     }
 }
 
@@ -136,6 +151,12 @@ impl<L: Locks> Program for Pool<L> {
         L::lock(&self.free).push(connection);
         L::notify_one(&self.returned);
         1
+    }
+
+    fn check(&self, _: u64) -> bool {
+        let mut free = L::lock(&self.free);
+        free.sort_unstable();
+        free.iter().copied().eq(0..CONNECTIONS)
     }
 }
 
@@ -184,11 +205,17 @@ impl<L: Locks> Program for Actors<L> {
             L::notify_all(&mailbox.sent);
         }
     }
+
+    fn check(&self, _: u64) -> bool {
+        let messages: usize = self.mailboxes.iter().map(|mailbox| L::lock(&mailbox.state).0.len()).sum();
+        messages == 2 * self.mailboxes.len()
+    }
 }
 
-/// A log: the first thread writes out what the others have appended to a buffer. Counts the lines.
+/// A log: the first thread writes out what the others have appended to a buffer. Counts the lines that it writes.
 pub(super) struct Log<L: Locks> {
-    buffer: L::Mutex<(Vec<u8>, bool)>,
+    /// The lines, whether the program is over, and the bytes that were appended.
+    buffer: L::Mutex<(Vec<u8>, bool, usize)>,
     full: L::Condvar,
     work: Work,
 }
@@ -197,7 +224,7 @@ impl<L: Locks> Program for Log<L> {
     const LEAST_THREADS: usize = 2;
 
     fn new(_: usize, work: Work) -> Self {
-        Self { buffer: L::mutex((Vec::new(), false)), full: L::Condvar::default(), work }
+        Self { buffer: L::mutex((Vec::new(), false, 0)), full: L::Condvar::default(), work }
     }
 
     fn step(&self, thread: usize, _: &mut Rng) -> u64 {
@@ -209,21 +236,27 @@ impl<L: Locks> Program for Log<L> {
             let lines = mem::take(&mut buffer.0);
             drop(buffer);
             self.work.run(lines.len() as u32, 1);
-            return 0;
+            return (lines.len() / LINE) as u64;
         }
         let byte = self.work.run(LINE_NS, thread as u64) as u8;
         let mut buffer = L::lock(&self.buffer);
         buffer.0.extend_from_slice(&[byte; LINE]);
+        buffer.2 += LINE;
         let is_full = buffer.0.len() >= FULL;
         drop(buffer);
         if is_full {
             L::notify_one(&self.full);
         }
-        1
+        0
     }
 
     fn close(&self) {
         L::lock(&self.buffer).1 = true;
         L::notify_all(&self.full);
+    }
+
+    fn check(&self, lines: u64) -> bool {
+        let buffer = L::lock(&self.buffer);
+        buffer.2 == lines as usize * LINE + buffer.0.len()
     }
 }

@@ -54,72 +54,94 @@ impl<L: Locks> Program for Transfers<L> {
         1
     }
 
-    fn check(&self) -> bool {
+    fn check(&self, _: u64) -> bool {
         self.accounts.iter().map(|account| *L::lock(account)).sum::<i64>() == 0
     }
 }
 
 /// Tries to take one of [`SEATS`] mutexes with a time limit. Counts the successes.
 pub(super) struct Attempts<L: Locks> {
-    seats: Vec<CachePadded<L::Mutex<u64>>>,
+    /// How often each was taken, and a value.
+    seats: Vec<CachePadded<L::Mutex<(u64, u64)>>>,
     work: Work,
 }
 
 impl<L: Locks> Program for Attempts<L> {
     fn new(_: usize, work: Work) -> Self {
-        Self { seats: (0..SEATS).map(|_| CachePadded::new(L::mutex(0))).collect(), work }
+        Self { seats: (0..SEATS).map(|_| CachePadded::new(L::mutex((0, 0)))).collect(), work }
     }
 
     fn step(&self, _: usize, random: &mut Rng) -> u64 {
         let seat = L::try_lock_for(&self.seats[random.usize(..SEATS)], PATIENCE);
         let taken = seat.is_some();
         if let Some(mut seat) = seat {
-            *seat = self.work.run(LOCKED_NS, *seat);
+            *seat = (seat.0 + 1, self.work.run(LOCKED_NS, seat.1));
         }
         self.work.run(PAUSE_NS, 1);
         taken.into()
+    }
+
+    fn check(&self, operations: u64) -> bool {
+        self.seats.iter().map(|seat| L::lock(seat).0).sum::<u64>() == operations
     }
 }
 
 /// A cache behind one mutex, whose entries move at each use.
 pub(super) struct Cache<L: Locks> {
-    uses: CachePadded<L::Mutex<u64>>,
+    /// How many, and a value.
+    uses: CachePadded<L::Mutex<(u64, u64)>>,
     work: Work,
 }
 
 impl<L: Locks> Program for Cache<L> {
     fn new(_: usize, work: Work) -> Self {
-        Self { uses: CachePadded::new(L::mutex(0)), work }
+        Self { uses: CachePadded::new(L::mutex((0, 0))), work }
     }
 
     fn step(&self, _: usize, _: &mut Rng) -> u64 {
         let mut uses = L::lock(&self.uses);
-        *uses = self.work.run(LOCKED_NS, *uses);
+        *uses = (uses.0 + 1, self.work.run(LOCKED_NS, uses.1));
         drop(uses);
         self.work.run(LOCKED_NS, 1);
         1
+    }
+
+    fn check(&self, operations: u64) -> bool {
+        L::lock(&self.uses).0 == operations
     }
 }
 
 /// A value behind a reader-writer lock, of whose accesses `WRITES` per cent change it.
 pub(super) struct ReadMostly<L: Locks, const WRITES: u32> {
-    value: L::RwLock<u64>,
+    /// A value, and how many writes have begun and ended.
+    value: L::RwLock<(u64, u64, u64)>,
     work: Work,
 }
 
 impl<L: Locks, const WRITES: u32> Program for ReadMostly<L, WRITES> {
     fn new(_: usize, work: Work) -> Self {
-        Self { value: L::rw_lock(0), work }
+        Self { value: L::rw_lock((0, 0, 0)), work }
     }
 
     fn step(&self, _: usize, random: &mut Rng) -> u64 {
         if random.u32(..100) < WRITES {
-            L::write(&self.value, |value| *value = self.work.run(LOCKED_NS, *value));
+            L::write(&self.value, |value| {
+                value.1 += 1;
+                value.0 = self.work.run(LOCKED_NS, value.0);
+                value.2 += 1;
+            });
         } else {
-            L::read(&self.value, |value| self.work.run(LOCKED_NS, *value));
+            L::read(&self.value, |value| {
+                self.work.run(LOCKED_NS, value.0);
+                assert_eq!(value.1, value.2, "a write beside a read");
+            });
         }
         self.work.run(PAUSE_NS, 1);
         1
+    }
+
+    fn check(&self, _: u64) -> bool {
+        L::read(&self.value, |value| value.1 == value.2)
     }
 }
 
@@ -148,6 +170,10 @@ impl<L: Locks> Program for Memo<L> {
         self.work.run(PAUSE_NS, 1);
         1
     }
+
+    fn check(&self, _: u64) -> bool {
+        L::read(&self.values, |values| values.iter().count() == values.len() && values.len() <= KEPT)
+    }
 }
 
 /// A queue of tasks for each thread, under a mutex. A thread without tasks steals; a quarter of the tasks that are made
@@ -171,5 +197,10 @@ impl<L: Locks> Program for Stealing<L> {
         let to = if random.u32(..4) == 0 { 0 } else { thread };
         L::lock(&self.queues[to]).push_back(task);
         1
+    }
+
+    fn check(&self, _: u64) -> bool {
+        let tasks: usize = self.queues.iter().map(|queue| L::lock(queue).len()).sum();
+        tasks == self.queues.len() * TASKS as usize
     }
 }
