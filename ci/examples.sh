@@ -16,7 +16,7 @@ echo "-- tracing, metrics and serde"
 cargo test --workspace --features stillpoint-integrations/tests --test metrics --test serde --test tracing --quiet
 cargo test --package stillpoint --features lock-events,metrics,tracing --doc --quiet metrics
 
-echo "-- locks of lock_api 0.4, guards that are Send, stall reports with the places of sections"
-features=(--package stillpoint --features lock_api_04,section-locations,send_guard)
+echo "-- locks of lock_api 0.5, guards that are Send, stall reports with the places of sections"
+features=(--package stillpoint --features lock_api_05,section-locations,send_guard)
 cargo test "${features[@]}" --test lock --test section_locations --test stall --quiet
 cargo test "${features[@]}" --test fuzz --quiet lock::

@@ -10,7 +10,8 @@ package
 echo "-- Rust $rust_oldest"
 cargo "+$rust_oldest" check --manifest-path "$packaged" --target-dir target/oldest --locked --quiet
 cargo "+$rust_oldest" check --package stillpoint-collections --package stillpoint-capi --package crossbeam-epoch \
-    --target-dir target/oldest --locked --quiet
+    --package stillpoint-pthread --package stillpoint-urcu-memb --package stillpoint-urcu-bp --target-dir target/oldest \
+    --locked --quiet
 
 echo "-- glibc 2.17"
 printf '#!/bin/sh\nexec %s -m ziglang cc -target x86_64-linux-gnu.2.17 "$@"\n' "$PWD/target/tools/python/bin/python" \

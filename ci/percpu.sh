@@ -56,6 +56,10 @@ while read -r mutant test; do
 done <<<"$rows"
 echo "$refuted mutants refuted"
 
+echo "-- the sections of compilers without labels: Rust $rust_oldest"
+RUSTC_WORKSPACE_WRAPPER=$cfg_faults cargo "+$rust_oldest" test --package stillpoint --release --target-dir target/oldest \
+    --quiet --test faults_percpu --test percpu
+
 echo "-- without optimization, and across all crates"
 cargo test --workspace --quiet "${tests[@]}"
 CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \

@@ -4,7 +4,7 @@
 # Crates are pinned by `Cargo.lock` and `ci/crates.txt`. Packages of Debian are those of the release that is installed,
 # because its archive keeps only one version of each; `ci/setup.sh` prints them.
 
-# Rust: what builds and tests, and what is needed to build the library.
+# Rust: what builds and tests, and the oldest that builds all but the lab.
 rust_stable=1.95.0
 rust_oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml).0
 # For the sanitizers, Miri and rustdoc's JSON. One that has miri and rust-src.

@@ -123,9 +123,7 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
             }
             for slot in Slots::with(header, fingerprint(hash)) {
                 let loaded = bucket.slots[slot].load(section);
-                if let Some(entry) = loaded.as_ref()
-                    && is_it(loaded, entry)
-                {
+                if loaded.as_ref().is_some_and(|entry| is_it(loaded, entry)) {
                     return Ok(Some(loaded));
                 }
             }

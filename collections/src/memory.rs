@@ -56,7 +56,7 @@ impl<T> Zeroed<T> {
 
 /// Maps `size` bytes, a multiple of a huge page, at such an address.
 fn map(size: usize) -> rustix::io::Result<*mut u8> {
-    debug_assert!(size.is_multiple_of(HUGE));
+    debug_assert!(size % HUGE == 0);
     // SAFETY: new mappings, of which the ends are given back.
     unsafe {
         let all = mmap_anonymous(
@@ -119,7 +119,7 @@ mod tests {
             // SAFETY: zeros are a number.
             let mut numbers = unsafe { Zeroed::<u64>::new(len) };
             assert_eq!((numbers.len(), numbers.iter().sum::<u64>()), (len, 0));
-            assert!(len * 8 < HUGE || numbers.as_ptr().addr().is_multiple_of(HUGE));
+            assert!(len * 8 < HUGE || numbers.as_ptr().addr() % HUGE == 0);
             numbers[len - 1] = 1;
         }
     }

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
 use libc::{CLOCK_REALTIME, EBUSY, EINVAL, ETIMEDOUT, clockid_t, pthread_mutex_t, timespec};
-use lock_api::{GuardNoSend, RawMutex as _, RawMutexTimed as _};
+use lock_api::{RawMutex as _, RawMutexTimed as _};
 use stillpoint::lock::RawMutex;
 
 use crate::original;
@@ -95,7 +95,7 @@ unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
         // SAFETY: as above.
         return unsafe { original::pthread_mutex_lock(mutex) };
     };
-    let _ = plain.lock.lock();
+    plain.lock.lock();
     0
 }
 
@@ -103,7 +103,7 @@ unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
 unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: as above.
     match unsafe { plain(mutex) } {
-        Some(plain) if plain.lock.try_lock().is_some() => 0,
+        Some(plain) if plain.lock.try_lock() => 0,
         Some(_) => EBUSY,
         // SAFETY: as above.
         None => unsafe { original::pthread_mutex_trylock(mutex) },
@@ -120,7 +120,7 @@ unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int 
     };
     if plain.lock.is_locked() {
         // SAFETY: a program that unlocks it holds it. The guard stands for that.
-        unsafe { plain.lock.unlock(GuardNoSend::new()) };
+        unsafe { plain.lock.unlock() };
     }
     0
 }
@@ -156,14 +156,14 @@ unsafe extern "C" fn pthread_mutex_clocklock(
 ///
 /// `until` is a time, unless the mutex is free.
 unsafe fn lock_until(mutex: &Mutex, clock: clockid_t, until: *const timespec) -> c_int {
-    if mutex.lock.try_lock().is_some() {
+    if mutex.lock.try_lock() {
         return 0;
     }
     // SAFETY: the caller's contract.
     let Some(until) = Until::new(clock, unsafe { &*until }) else { return EINVAL };
     // Again, if the clock has been set back.
     while let Some(left) = until.left() {
-        if mutex.lock.try_lock_for(left).is_some() {
+        if mutex.lock.try_lock_for(left) {
             return 0;
         }
     }

@@ -8,7 +8,7 @@ use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use libc::{EBUSY, pthread_spinlock_t};
-use lock_api::{GuardNoSend, RawMutex as _};
+use lock_api::RawMutex as _;
 use stillpoint::lock::RawMutex;
 
 /// The bit that the word of a queued lock never has.
@@ -50,7 +50,7 @@ unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
     // SAFETY: as above.
     match unsafe { kind(lock) } {
         Spin::Private(mutex) => {
-            let _ = mutex.lock();
+            mutex.lock();
         }
         Spin::Shared(word) => {
             while !try_shared(word) {
@@ -67,7 +67,7 @@ unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
 unsafe extern "C" fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int {
     // SAFETY: as above.
     let taken = match unsafe { kind(lock) } {
-        Spin::Private(mutex) => mutex.try_lock().is_some(),
+        Spin::Private(mutex) => mutex.try_lock(),
         Spin::Shared(word) => try_shared(word),
     };
     if taken { 0 } else { EBUSY }
@@ -78,7 +78,7 @@ unsafe extern "C" fn pthread_spin_unlock(lock: *mut pthread_spinlock_t) -> c_int
     // SAFETY: as above.
     match unsafe { kind(lock) } {
         // SAFETY: a program that unlocks it holds it. The guard stands for that.
-        Spin::Private(mutex) if mutex.is_locked() => unsafe { mutex.unlock(GuardNoSend::new()) },
+        Spin::Private(mutex) if mutex.is_locked() => unsafe { mutex.unlock() },
         Spin::Private(_) => {}
         // Release: publishes the section; pairs with the Acquire in `try_shared`.
         Spin::Shared(word) => word.store(SHARED, Release),

@@ -45,7 +45,7 @@
 //! | `lock-events` | `lock::events()`: counts of what happens in locks |
 //! | `section-locations` | [stall reports](rcu#stalls) name where the open sections began, in [`rcu`] and [`srcu`]: each section stores its place |
 //! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
-//! | `lock_api_04` | [`lock::RawMutex`] and [`lock::Condvar`] for `lock_api` 0.4 as well |
+//! | `lock_api_05` | [`lock::RawMutex`], [`lock::RawRwLock`] and [`lock::Condvar`] for `lock_api` 0.5 as well, which needs Rust 1.95 |
 //! | `send_guard` | guards of [`lock::Mutex`] may be sent to other threads |
 //!
 //! Events have the fields `domain` and `number` (of the grace period within its domain), and `took`, or for a stall
@@ -58,7 +58,7 @@
 //!
 //! # Platforms
 //!
-//! 64-bit Linux, with glibc 2.17 or later or musl, and Rust 1.95 or later. Each kernel feature has a fallback:
+//! 64-bit Linux, with glibc 2.17 or later or musl, and Rust 1.85 or later. Each kernel feature has a fallback:
 //!
 //! | feature | since | without it |
 //! |---|---|---|

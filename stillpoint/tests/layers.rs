@@ -143,7 +143,7 @@ fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
     let mut exported = BTreeMap::new();
     for (module, code) in sources {
         for (path, public) in paths(module, is_folder(module), code) {
-            if public && let Some(from) = file(&path) {
+            if let Some(from) = file(&path).filter(|_| public) {
                 let name = path.rsplit("::").next().unwrap();
                 let name = if module.is_empty() { name.to_owned() } else { format!("{module}::{name}") };
                 exported.insert(name, from);

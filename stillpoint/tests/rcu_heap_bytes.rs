@@ -19,13 +19,13 @@ struct Counting;
 // SAFETY: that of `System`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.set(BYTES.get() + layout.size().cast_signed());
+        BYTES.set(BYTES.get() + layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        BYTES.set(BYTES.get() - layout.size().cast_signed());
+        BYTES.set(BYTES.get() - layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) };
     }
@@ -38,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 fn check<T: Sync + 'static>(make: impl FnOnce() -> T) {
     let before = BYTES.get();
     let value = make();
-    let owned = (BYTES.get() - before).cast_unsigned();
+    let owned = (BYTES.get() - before) as usize;
     let known = known(&value).expect("a type of the list");
     let name = std::any::type_name::<T>();
     assert!(known.abs_diff(owned) <= owned / 3, "{name}: {known} of {owned} bytes");

@@ -72,9 +72,8 @@ impl<'m> Attempts<'m> {
     /// Notes that the calling thread has changed the entry.
     #[inline(always)]
     pub(super) fn note_change(&self) {
-        if let Some(attempt) = WATCHED.get()
-            && (attempt.map, attempt.hash) == (address(self.precedence), self.hash)
-        {
+        let Some(attempt) = WATCHED.get() else { return };
+        if (attempt.map, attempt.hash) == (address(self.precedence), self.hash) {
             WATCHED.set(Some(Attempt { is_defeated: true, ..attempt }));
         }
     }

@@ -306,7 +306,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// ```
     #[inline]
     pub fn fetch_and<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
-        Shared::from_pointer(self.pointer.fetch_and(val | !tag_mask::<T>(), ord))
+        self.change(ord, |address| address & (val | !tag_mask::<T>()))
     }
 
     /// Sets the bits of `val` in the tag. Returns the previous pointer.
@@ -321,7 +321,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// ```
     #[inline]
     pub fn fetch_or<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
-        Shared::from_pointer(self.pointer.fetch_or(val & tag_mask::<T>(), ord))
+        self.change(ord, |address| address | (val & tag_mask::<T>()))
     }
 
     /// Flips the bits of `val` in the tag. Returns the previous pointer.
@@ -336,7 +336,16 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// ```
     #[inline]
     pub fn fetch_xor<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
-        Shared::from_pointer(self.pointer.fetch_xor(val & tag_mask::<T>(), ord))
+        self.change(ord, |address| address ^ (val & tag_mask::<T>()))
+    }
+
+    /// Changes the address by `f`. Returns the previous pointer. `AtomicPtr::fetch_or` and the like are of Rust 1.91.
+    #[inline]
+    fn change<'g>(&self, ord: Ordering, f: impl Fn(usize) -> usize) -> Shared<'g, T> {
+        let change = |pointer: *mut ()| Some(pointer.map_addr(&f));
+        // It does not fail, as there is always a new address.
+        let (Ok(previous) | Err(previous)) = self.pointer.fetch_update(ord, strongest_failure(ord), change);
+        Shared::from_pointer(previous)
     }
 
     /// Takes the value: for destructors of data structures.
@@ -488,6 +497,15 @@ impl<T: ?Sized + Pointable, P: Pointer<T> + fmt::Debug> fmt::Debug for CompareEx
 #[deprecated(note = "Use `CompareExchangeError` instead")]
 pub type CompareAndSetError<'g, T, P> = CompareExchangeError<'g, T, P>;
 
+/// Returns the strongest ordering of a failed compare-exchange that goes with that of a successful one.
+fn strongest_failure(success: Ordering) -> Ordering {
+    match success {
+        Ordering::Release => Ordering::Relaxed,
+        Ordering::AcqRel => Ordering::Acquire,
+        same => same,
+    }
+}
+
 /// The orderings of [`Atomic::compare_and_set`]: one for both cases, or one for each.
 #[deprecated(note = "`compare_and_set` and `compare_and_set_weak`, which use it, are deprecated")]
 pub trait CompareAndSetOrdering {
@@ -504,13 +522,8 @@ impl CompareAndSetOrdering for Ordering {
         *self
     }
 
-    /// Returns the strongest that goes with the other.
     fn failure(&self) -> Ordering {
-        match self {
-            Ordering::Release => Ordering::Relaxed,
-            Ordering::AcqRel => Ordering::Acquire,
-            same => *same,
-        }
+        strongest_failure(*self)
     }
 }
 

@@ -363,10 +363,10 @@ fn put_off<D: StaticDomain>(queue: &'static Queue, action: PushAction) {
     let callbacks = &D::shared().core.callbacks;
     callbacks.report_pushed(queue, &D::INSTANCE);
     // A repin leaves the section too, and is no entry.
-    if callbacks.must_throttle(queue)
-        && let Some(reader) = registered_reader::<D>().filter(|reader| reader.in_read_section())
-    {
-        reader.reclaim_on_exit();
+    if callbacks.must_throttle(queue) {
+        registered_reader::<D>()
+            .filter(|reader| reader.in_read_section())
+            .inspect(|reader| reader.reclaim_on_exit());
     }
 }
 

@@ -73,8 +73,7 @@ impl Report {
 
     /// Returns the reason to display: what was asked for, what was tried, and what failed.
     pub fn why(&self) -> impl fmt::Display + '_ {
-        let unknown = "STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)";
-        fmt::from_fn(move |f| self.requested.explain(self.reason, unknown, f))
+        self.requested.explain(self.reason, "STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)")
     }
 }
 

@@ -36,7 +36,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Mutex`], [`MutexGuard`] | a mutex around a value, with fair releases and timeouts |
-//! | [`RawMutex`] | the lock by itself, for [`lock_api`]; for its version 0.4 too with the feature `lock_api_04` |
+//! | [`RawMutex`] | the lock by itself, for [`lock_api`]; for its version 0.5 too with the feature `lock_api_05` |
 //! | [`Condvar`] | waiting for a condition that changes under the lock |
 //! | [`RwLock`], [`RwLockReadGuard`], [`RwLockWriteGuard`], [`RwLockUpgradableReadGuard`] | a reader-writer lock around a value |
 //! | [`RecursiveRwLock`] | the same, which a reader may lock for reading again |

@@ -164,11 +164,11 @@ impl<T> Pool<T> {
             let stored = self.offset().and_then(push).unwrap_or(0);
             // SAFETY: a batch is stored from its front; these were not stored, so they are still ours.
             objects.extend(words[stored..count].iter().map(|&word| unsafe { from_word(word) }));
-            if stored < count
-                && let Some(object) = objects.pop()
-                && let Err(object) = self.push(object)
-            {
-                return objects.push(object);
+            if stored < count {
+                let Some(object) = objects.pop() else { return };
+                if let Err(object) = self.push(object) {
+                    return objects.push(object);
+                }
             }
         }
     }

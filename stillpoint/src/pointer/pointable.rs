@@ -228,13 +228,13 @@ unsafe impl Pointable for str {
     #[inline(always)]
     unsafe fn deref<'a>(pointer: NonNull<()>) -> &'a str {
         // SAFETY: the caller's contract; the bytes are those of a string.
-        unsafe { str::from_utf8_unchecked(<[u8]>::deref(pointer)) }
+        unsafe { core::str::from_utf8_unchecked(<[u8]>::deref(pointer)) }
     }
 
     #[inline(always)]
     unsafe fn deref_mut<'a>(pointer: NonNull<()>) -> &'a mut str {
         // SAFETY: as in `deref`.
-        unsafe { str::from_utf8_unchecked_mut(<[u8]>::deref_mut(pointer)) }
+        unsafe { core::str::from_utf8_unchecked_mut(<[u8]>::deref_mut(pointer)) }
     }
 
     unsafe fn drop(pointer: NonNull<()>) {

@@ -54,14 +54,26 @@ impl<T> PublishedPtr<T> {
     pub fn fetch_or(&self, bits: usize) -> *mut T {
         // Release: publishes what the caller did before it set the bits; pairs with the Acquire in `load`. Acquire: as
         // in `load`.
-        self.0.fetch_or(bits, AcqRel)
+        self.change(|address| address | bits)
     }
 
     /// Clears the bits of the address that are not in `bits`, and returns the previous pointer.
     #[inline]
     pub fn fetch_and(&self, bits: usize) -> *mut T {
         // As in `fetch_or`.
-        self.0.fetch_and(bits, AcqRel)
+        self.change(|address| address & bits)
+    }
+
+    /// Changes the address by `f`, and returns the previous pointer. `AtomicPtr::fetch_or` is of Rust 1.91; a processor
+    /// without an instruction that returns the old value repeats a compare-exchange for it as well.
+    #[inline]
+    fn change(&self, f: impl Fn(usize) -> usize) -> *mut T {
+        let mut seen = self.load();
+        // The orderings of the functions that call this.
+        while let Err(now) = self.0.compare_exchange_weak(seen, seen.map_addr(&f), AcqRel, Acquire) {
+            seen = now;
+        }
+        seen
     }
 
     #[cfg(not(loom))]

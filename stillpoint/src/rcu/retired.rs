@@ -127,7 +127,9 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     ///
     /// // Now and then:
     /// while !leaving.is_empty() {
-    ///     for old in leaving.extract_if(.., |old| old.is_elapsed()) {
+    ///     let (elapsed, rest): (Vec<_>, _) = leaving.into_iter().partition(|old| old.is_elapsed());
+    ///     leaving = rest;
+    ///     for old in elapsed {
     ///         let old = old.try_take().expect("its readers are gone");
     ///         assert!(old < 3);
     ///     }

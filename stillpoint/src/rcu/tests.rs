@@ -46,7 +46,8 @@ thread_local! {
     /// A guard that a destructor keeps, or that a region ends.
     static GUARD: Cell<Option<Guard<Own>>> = const { Cell::new(None) };
     /// The copy by which C and C++ enter.
-    static COPY: Cell<&'static Reader> = const { Cell::new(unregistered()) };
+    #[allow(clippy::missing_const_for_thread_local, reason = "constants of Rust 1.85 contain no references to atomics")]
+    static COPY: Cell<&'static Reader> = Cell::new(unregistered());
 }
 
 extern "C" fn on_trap(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {

@@ -241,7 +241,7 @@ fn high_mark(limit: u64) -> u64 {
 
 /// Returns the value of a word in two's complement, or 0 if it is negative.
 pub fn at_least_zero(word: u64) -> u64 {
-    u64::try_from(word.cast_signed()).unwrap_or(0)
+    u64::try_from(word as i64).unwrap_or(0)
 }
 
 impl Backlog {

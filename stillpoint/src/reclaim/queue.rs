@@ -457,9 +457,8 @@ impl Claim<'_> {
         count: impl FnOnce(Amount),
     ) -> bool {
         let mut amount = Amount::default();
-        while amount.count < limit
-            && let Some(callback) = self.with(|consumer| consumer.pop(self.0, &leave, &free))
-        {
+        while amount.count < limit {
+            let Some(callback) = self.with(|consumer| consumer.pop(self.0, &leave, &free)) else { break };
             amount += Amount::of(&callback);
             run(callback);
         }

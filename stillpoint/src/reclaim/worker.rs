@@ -306,6 +306,7 @@ impl CallbackWorker {
                 return;
             }
             let found = self.assign_cookies(domain);
+            let until_assessment = || self.time_until(now() + ASSESSMENT_INTERVAL);
             let again = mem::take(&mut has_slept_for_owner);
             if found.pending == Pending::None {
                 if found.is_held {
@@ -322,9 +323,7 @@ impl CallbackWorker {
                 lingers_since = None;
             } else if self.run_slice(domain) {
                 step!("run-without-notify", self.progress.notify_all());
-            } else if found.owners_suffice
-                && let Some(time) = self.time_until(now() + ASSESSMENT_INTERVAL)
-            {
+            } else if let Some(time) = found.owners_suffice.then(until_assessment).flatten() {
                 // No fence: as in `wait_for_grace_period`.
                 self.state.sleep_timeout(RATE_LIMITED, time, || (), || self.must_hurry());
                 lingers_since = None;
@@ -395,9 +394,7 @@ impl CallbackWorker {
         let in_progress = domain.core().engine.in_progress();
         let linger_end = *lingers_since.get_or_insert_with(now) + LINGER;
         let pause = || self.time_until(linger_end.max(self.last_round.load(Relaxed) + MIN_ROUND_INTERVAL));
-        if in_progress.is_none()
-            && let Some(time) = pause()
-        {
+        if let Some(time) = in_progress.is_none().then(pause).flatten() {
             // No fence: see invariant 3 of the worker's state.
             self.state.sleep_timeout(RATE_LIMITED, time, || (), || pause().is_none());
             return;

@@ -24,12 +24,25 @@ impl<T: Copy + fmt::Display> Requested<T> {
         })
     }
 
-    /// Displays what was requested and the reason for the choice: `why`, or `unknown` if the environment names none.
-    pub fn explain(&self, why: impl fmt::Display, unknown: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Requested::Nothing => why.fmt(f),
-            Requested::Value(requested) => write!(f, "{requested} was asked for; {why}"),
-            Requested::Unknown => f.write_str(unknown),
+    /// Returns what was requested and the reason for the choice, to display: `why`, or `unknown` if the environment names
+    /// no alternative.
+    pub fn explain(self, why: impl fmt::Display, unknown: &'static str) -> impl fmt::Display {
+        Explanation { requested: self, why, unknown }
+    }
+}
+
+struct Explanation<T, W> {
+    requested: Requested<T>,
+    why: W,
+    unknown: &'static str,
+}
+
+impl<T: fmt::Display, W: fmt::Display> fmt::Display for Explanation<T, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.requested {
+            Requested::Nothing => self.why.fmt(f),
+            Requested::Value(requested) => write!(f, "{requested} was asked for; {}", self.why),
+            Requested::Unknown => f.write_str(self.unknown),
         }
     }
 }

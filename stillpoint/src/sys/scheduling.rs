@@ -38,9 +38,10 @@ init_array!(remember_cpus());
 
 fn remember_cpus() {
     // The thread that loads a library later may be any.
-    if gettid() == getpid()
-        && let Some(cpus) = Cpus::of(None)
-    {
+    if gettid() != getpid() {
+        return;
+    }
+    if let Some(cpus) = Cpus::of(None) {
         let _ = AT_LOAD.set(cpus);
     }
 }
@@ -124,9 +125,8 @@ pub fn take_nice_of_main() {
     if cfg!(miri) {
         return;
     }
-    if let Ok(nice) = getpriority_process(Some(getpid()))
-        && getpriority_process(None) != Ok(nice)
-    {
+    let Ok(nice) = getpriority_process(Some(getpid())) else { return };
+    if getpriority_process(None) != Ok(nice) {
         let _ = setpriority_process(None, nice);
     }
 }

@@ -175,10 +175,10 @@ impl Model for GpModel {
         if let Some(Wait::Sections(_, requested_at)) = wait {
             self.end_grace_period(requested_at);
         }
-        if let Some(Wait::Deferred(count)) = wait
-            && self.deferred[..count].iter().any(|callback| !callback.done.load(Acquire))
-        {
-            return Err("a barrier has ended before a callback that was deferred earlier".into());
+        if let Some(Wait::Deferred(count)) = wait {
+            if self.deferred[..count].iter().any(|callback| !callback.done.load(Acquire)) {
+                return Err("a barrier has ended before a callback that was deferred earlier".into());
+            }
         }
         if std::mem::take(&mut self.renews[thread]) {
             self.enter(thread);

@@ -2,6 +2,7 @@
 //! one.
 
 use std::cell::UnsafeCell;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -115,26 +116,27 @@ impl<R: Raw> TestState<R> {
 /// The locks that a thread holds.
 struct Held<'a, R: Raw> {
     state: &'a TestState<R>,
-    guards: [Option<R::Guard>; LOCKS],
+    holds: [bool; LOCKS],
 }
 
 impl<R: Raw> Held<'_, R> {
-    fn taken(&mut self, lock: usize, guard: Option<R::Guard>) -> Seen {
-        let got = guard.is_some();
+    fn taken(&mut self, lock: usize, got: bool) -> Seen {
         if got {
             self.state.guarded[lock].take();
             self.state.takes[lock].fetch_add(1, Relaxed);
-            self.guards[lock] = guard;
+            self.holds[lock] = true;
         }
         Seen(got)
     }
 
     fn leave(&mut self, index: usize, fair: bool) {
-        let Some(guard) = self.guards[index].take() else { return };
+        if !mem::take(&mut self.holds[index]) {
+            return;
+        }
         let guarded = &self.state.guarded[index];
         guarded.leave();
-        // SAFETY: the guard says that this thread has it.
-        unsafe { if fair { guarded.lock.unlock_fair(guard) } else { guarded.lock.unlock(guard) } }
+        // SAFETY: this thread holds it.
+        unsafe { if fair { guarded.lock.unlock_fair() } else { guarded.lock.unlock() } }
     }
 }
 
@@ -156,10 +158,7 @@ fn may_wait(has: [bool; LOCKS], lock: usize) -> bool {
     !has[lock..].contains(&true)
 }
 
-impl<R: Raw> System for TestState<R>
-where
-    R::Guard: Send,
-{
+impl<R: Raw> System for TestState<R> {
     type Op = Op;
     type Seen = Seen;
     type Local<'a>
@@ -168,37 +167,33 @@ where
         R: 'a;
 
     fn start_thread(&self, _thread: usize) -> Held<'_, R> {
-        Held { state: self, guards: [const { None }; LOCKS] }
+        Held { state: self, holds: [false; LOCKS] }
     }
 
     fn run_step<'a>(&'a self, held: &mut Held<'a, R>, op: &Op) -> Seen {
-        let has = held.guards.each_ref().map(Option::is_some);
+        let has = held.holds;
         let lock = |lock: usize| &self.guarded[lock].lock;
         match *op {
             Op::Lock(index) if may_wait(has, index) => {
-                let guard = lock(index).lock();
-                return held.taken(index, Some(guard));
+                lock(index).lock();
+                return held.taken(index, true);
             }
             Op::LockBefore(index) if may_wait(has, index) => {
-                let guard = lock(index).try_lock_for(LONG);
-                assert!(guard.is_some(), "an hour is over");
-                return held.taken(index, guard);
+                assert!(lock(index).try_lock_for(LONG), "an hour is over");
+                return held.taken(index, true);
             }
             Op::Try(index) if !has[index] => {
-                let guard = lock(index).try_lock();
-                return held.taken(index, guard);
+                return held.taken(index, lock(index).try_lock());
             }
             Op::TryBriefly(index) if !has[index] => {
-                let guard = lock(index).try_lock_until(Instant::now() + SHORT);
-                return held.taken(index, guard);
+                return held.taken(index, lock(index).try_lock_until(Instant::now() + SHORT));
             }
             Op::Unlock(index) => held.leave(index, false),
             Op::UnlockFair(index) => held.leave(index, true),
             Op::Bump(index) if may_bump(has, index) => {
                 self.guarded[index].leave();
-                let guard = held.guards[index].as_mut().expect("it has the lock");
-                // SAFETY: the guard says so.
-                unsafe { lock(index).bump(guard) };
+                // SAFETY: this thread holds it.
+                unsafe { lock(index).bump() };
                 self.guarded[index].take();
                 self.takes[index].fetch_add(1, Relaxed);
             }
@@ -238,7 +233,7 @@ where
 
     fn finish(self) {
         for (guarded, takes) in self.guarded.into_iter().zip(self.takes) {
-            assert!(guarded.lock.try_lock().is_some(), "a lock that no thread holds cannot be taken");
+            assert!(guarded.lock.try_lock(), "a lock that no thread holds cannot be taken");
             assert_eq!(guarded.count.into_inner(), takes.into_inner(), "counted under the lock, and taken");
         }
         let left = self.tokens_put.into_inner() - self.tokens_taken.into_inner();
@@ -381,20 +376,19 @@ macro_rules! raw_mutex {
         unsafe impl lock_api::RawMutex for $name {
             const INIT: Self = Self(RawMutex::INIT);
 
-            type Guard = GuardSend;
+            type GuardMarker = GuardSend;
 
-            fn lock(&self) -> GuardSend {
-                let _ = lock_api::RawMutex::lock(&self.0);
-                GuardSend::new()
+            fn lock(&self) {
+                lock_api::RawMutex::lock(&self.0);
             }
 
-            fn try_lock(&self) -> Option<GuardSend> {
-                $try_lock(&self.0).then(GuardSend::new)
+            fn try_lock(&self) -> bool {
+                $try_lock(&self.0)
             }
 
-            unsafe fn unlock(&self, _: GuardSend) {
+            unsafe fn unlock(&self) {
                 // SAFETY: the caller's contract.
-                unsafe { lock_api::RawMutex::unlock(&self.0, Default::default()) };
+                unsafe { lock_api::RawMutex::unlock(&self.0) };
             }
 
             fn is_locked(&self) -> bool {
@@ -404,9 +398,9 @@ macro_rules! raw_mutex {
 
         // SAFETY: as above.
         unsafe impl RawMutexFair for $name {
-            unsafe fn unlock_fair(&self, _: GuardSend) {
+            unsafe fn unlock_fair(&self) {
                 // SAFETY: the caller's contract.
-                unsafe { RawMutexFair::unlock_fair(&self.0, Default::default()) };
+                unsafe { RawMutexFair::unlock_fair(&self.0) };
             }
         }
 
@@ -415,19 +409,19 @@ macro_rules! raw_mutex {
             type Duration = Duration;
             type Instant = Instant;
 
-            fn try_lock_for(&self, timeout: Duration) -> Option<GuardSend> {
-                self.0.try_lock_for(timeout).map(|_| GuardSend::new())
+            fn try_lock_for(&self, timeout: Duration) -> bool {
+                self.0.try_lock_for(timeout)
             }
 
-            fn try_lock_until(&self, until: Instant) -> Option<GuardSend> {
-                self.0.try_lock_until(until).map(|_| GuardSend::new())
+            fn try_lock_until(&self, until: Instant) -> bool {
+                self.0.try_lock_until(until)
             }
         }
     };
 }
 
 fn try_lock(lock: &RawMutex) -> bool {
-    lock_api::RawMutex::try_lock(lock).is_some()
+    lock_api::RawMutex::try_lock(lock)
 }
 
 raw_mutex!(Sound, try_lock);

@@ -5,10 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use crate::program::{Expect, How, Model, System, THREADS, holds, is_found};
-#[cfg(not(feature = "send_guard"))]
-use lock_api::GuardNoSend as Token;
-#[cfg(feature = "send_guard")]
-use lock_api::GuardSend as Token;
 use lock_api::{
     RawRwLockDowngrade, RawRwLockFair, RawRwLockTimed, RawRwLockUpgrade, RawRwLockUpgradeDowngrade,
     RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
@@ -69,8 +65,8 @@ fn ops() -> impl Strategy<Value = Op> {
 }
 
 trait Raw:
-    RawRwLockTimed<SharedGuard = Token, ExclusiveGuard = Token, Duration = Duration, Instant = Instant>
-    + RawRwLockUpgrade<UpgradableGuard = Token>
+    RawRwLockTimed<Duration = Duration, Instant = Instant>
+    + RawRwLockUpgrade
     + RawRwLockUpgradeTimed
     + RawRwLockUpgradeFair
     + RawRwLockUpgradeDowngrade
@@ -151,48 +147,50 @@ impl<R: Raw> TestState<R> {
         }
     }
 
-    fn lock(&self, mode: Mode, wait: Wait) -> Option<Token> {
+    fn lock(&self, mode: Mode, wait: Wait) -> bool {
         let lock = &self.lock;
         let until = || Instant::now() + SHORT;
         match (mode, wait) {
-            (Mode::Read, Wait::Forever) => Some(lock.lock_shared()),
-            (Mode::Read, Wait::Long) => Some(lock.try_lock_shared_for(LONG).expect("an hour is not over")),
-            (Mode::Read, Wait::Short) => lock.try_lock_shared_until(until()),
+            (Mode::Read, Wait::Forever) => lock.lock_shared(),
+            (Mode::Read, Wait::Long) => assert!(lock.try_lock_shared_for(LONG), "an hour is not over"),
+            (Mode::Read, Wait::Short) => return lock.try_lock_shared_until(until()),
             (Mode::Read, Wait::Never) => {
-                let token = lock.try_lock_shared();
-                if token.is_none() && self.broken == Broken::ReadsAnyway {
+                let got = lock.try_lock_shared();
+                if !got && self.broken == Broken::ReadsAnyway {
                     self.take(Mode::Read);
                     self.leave(Mode::Read);
                 }
-                token
+                return got;
             }
-            (Mode::Upgradable, Wait::Forever) => Some(lock.lock_upgradable()),
+            (Mode::Upgradable, Wait::Forever) => lock.lock_upgradable(),
             (Mode::Upgradable, Wait::Long) => {
-                Some(lock.try_lock_upgradable_for(LONG).expect("an hour is not over"))
+                assert!(lock.try_lock_upgradable_for(LONG), "an hour is not over");
             }
-            (Mode::Upgradable, Wait::Short) => lock.try_lock_upgradable_until(until()),
-            (Mode::Upgradable, Wait::Never) => lock.try_lock_upgradable(),
-            (Mode::Write, Wait::Forever) => Some(lock.lock_exclusive()),
-            (Mode::Write, Wait::Long) => {
-                Some(lock.try_lock_exclusive_for(LONG).expect("an hour is not over"))
-            }
-            (Mode::Write, Wait::Short) => lock.try_lock_exclusive_until(until()),
-            (Mode::Write, Wait::Never) if self.broken == Broken::WritesNever => None,
-            (Mode::Write, Wait::Never) => lock.try_lock_exclusive(),
+            (Mode::Upgradable, Wait::Short) => return lock.try_lock_upgradable_until(until()),
+            (Mode::Upgradable, Wait::Never) => return lock.try_lock_upgradable(),
+            (Mode::Write, Wait::Forever) => lock.lock_exclusive(),
+            (Mode::Write, Wait::Long) => assert!(lock.try_lock_exclusive_for(LONG), "an hour is not over"),
+            (Mode::Write, Wait::Short) => return lock.try_lock_exclusive_until(until()),
+            (Mode::Write, Wait::Never) if self.broken == Broken::WritesNever => return false,
+            (Mode::Write, Wait::Never) => return lock.try_lock_exclusive(),
         }
+        true
     }
 
     /// # Safety
     ///
     /// The calling thread holds the lock for an upgradable read.
-    unsafe fn upgrade(&self, token: Token, wait: Wait) -> Result<Token, Token> {
+    unsafe fn upgrade(&self, wait: Wait) -> bool {
         // SAFETY: the caller's contract.
         unsafe {
             match wait {
-                Wait::Forever => Ok(self.lock.upgrade(token)),
-                Wait::Long => self.lock.try_upgrade_for(token, LONG),
-                Wait::Short => self.lock.try_upgrade_until(token, Instant::now() + SHORT),
-                Wait::Never => self.lock.try_upgrade(token),
+                Wait::Forever => {
+                    self.lock.upgrade();
+                    true
+                }
+                Wait::Long => self.lock.try_upgrade_for(LONG),
+                Wait::Short => self.lock.try_upgrade_until(Instant::now() + SHORT),
+                Wait::Never => self.lock.try_upgrade(),
             }
         }
     }
@@ -200,16 +198,16 @@ impl<R: Raw> TestState<R> {
     /// # Safety
     ///
     /// The calling thread holds the lock in this way.
-    unsafe fn unlock(&self, mode: Mode, token: Token, fair: bool) {
+    unsafe fn unlock(&self, mode: Mode, fair: bool) {
         // SAFETY: the caller's contract.
         unsafe {
             match (mode, fair) {
-                (Mode::Read, false) => self.lock.unlock_shared(token),
-                (Mode::Read, true) => self.lock.unlock_shared_fair(token),
-                (Mode::Upgradable, false) => self.lock.unlock_upgradable(token),
-                (Mode::Upgradable, true) => self.lock.unlock_upgradable_fair(token),
-                (Mode::Write, false) => self.lock.unlock_exclusive(token),
-                (Mode::Write, true) => self.lock.unlock_exclusive_fair(token),
+                (Mode::Read, false) => self.lock.unlock_shared(),
+                (Mode::Read, true) => self.lock.unlock_shared_fair(),
+                (Mode::Upgradable, false) => self.lock.unlock_upgradable(),
+                (Mode::Upgradable, true) => self.lock.unlock_upgradable_fair(),
+                (Mode::Write, false) => self.lock.unlock_exclusive(),
+                (Mode::Write, true) => self.lock.unlock_exclusive_fair(),
             }
         }
     }
@@ -218,15 +216,15 @@ impl<R: Raw> TestState<R> {
 /// How a thread holds the lock, if it does.
 struct Held<'a, R: Raw> {
     state: &'a TestState<R>,
-    held: Option<(Mode, Token)>,
+    held: Option<Mode>,
 }
 
 impl<R: Raw> Held<'_, R> {
     fn unlock(&mut self, fair: bool) {
-        if let Some((mode, token)) = self.held.take() {
+        if let Some(mode) = self.held.take() {
             self.state.leave(mode);
             // SAFETY: the thread holds it.
-            unsafe { self.state.unlock(mode, token, fair) };
+            unsafe { self.state.unlock(mode, fair) };
         }
     }
 }
@@ -256,43 +254,38 @@ impl<R: Raw> System for TestState<R> {
     fn run_step<'a>(&'a self, local: &mut Held<'a, R>, op: &Op) -> Seen {
         match (op, local.held.take()) {
             (Op::Lock(mode, wait), None) => {
-                let token = self.lock(*mode, *wait);
-                let got = token.is_some();
-                if let Some(token) = token {
+                let got = self.lock(*mode, *wait);
+                if got {
                     self.take(*mode);
-                    local.held = Some((*mode, token));
+                    local.held = Some(*mode);
                 }
                 return Seen(got);
             }
-            (Op::Upgrade(wait), Some((Mode::Upgradable, token))) => {
+            (Op::Upgrade(wait), Some(Mode::Upgradable)) => {
                 self.leave(Mode::Upgradable);
                 // SAFETY: the thread holds it.
-                let upgraded = unsafe { self.upgrade(token, *wait) };
-                let got = upgraded.is_ok();
-                let (mode, token) = match upgraded {
-                    Ok(token) => (Mode::Write, token),
-                    Err(token) => (Mode::Upgradable, token),
-                };
+                let got = unsafe { self.upgrade(*wait) };
+                let mode = if got { Mode::Write } else { Mode::Upgradable };
                 self.take(mode);
-                local.held = Some((mode, token));
+                local.held = Some(mode);
                 return Seen(got);
             }
-            (Op::Downgrade(to), Some((from, token))) => {
+            (Op::Downgrade(to), Some(from)) => {
                 if !may_downgrade(from, *to) {
-                    local.held = Some((from, token));
+                    local.held = Some(from);
                     return Seen(false);
                 }
                 self.leave(from);
                 // SAFETY: the thread holds it. A reader that comes in between finds no write.
-                let token = unsafe {
+                unsafe {
                     match (from, to) {
-                        (Mode::Write, Mode::Read) => self.lock.downgrade(token),
-                        (Mode::Write, _) => self.lock.downgrade_to_upgradable(token),
-                        _ => self.lock.downgrade_upgradable(token),
+                        (Mode::Write, Mode::Read) => self.lock.downgrade(),
+                        (Mode::Write, _) => self.lock.downgrade_to_upgradable(),
+                        _ => self.lock.downgrade_upgradable(),
                     }
-                };
+                }
                 self.take(*to);
-                local.held = Some((*to, token));
+                local.held = Some(*to);
             }
             (Op::Unlock { fair }, held) => {
                 local.held = held;
@@ -300,11 +293,11 @@ impl<R: Raw> System for TestState<R> {
             }
             (Op::ReadOften, None) => {
                 for _ in 0..4000 {
-                    if let Some(token) = self.lock.try_lock_shared() {
+                    if self.lock.try_lock_shared() {
                         self.take(Mode::Read);
                         self.leave(Mode::Read);
                         // SAFETY: the thread holds it.
-                        unsafe { self.lock.unlock_shared(token) };
+                        unsafe { self.lock.unlock_shared() };
                     }
                 }
             }
@@ -315,7 +308,7 @@ impl<R: Raw> System for TestState<R> {
 
     fn finish(self) {
         assert!(!self.lock.is_locked(), "a lock that no thread holds is locked");
-        assert!(self.lock.try_lock_exclusive().is_some(), "a lock that no thread holds cannot be taken");
+        assert!(self.lock.try_lock_exclusive(), "a lock that no thread holds cannot be taken");
         assert_eq!(self.count.into_inner(), self.writes.into_inner(), "counted under the lock, and written");
     }
 }

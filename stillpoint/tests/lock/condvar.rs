@@ -37,11 +37,11 @@ fn wait_with_a_second_mutex_panics() {
     assert!(wait_with_two(), "now no thread waits");
 }
 
-#[cfg(feature = "lock_api_04")]
+#[cfg(feature = "lock_api_05")]
 #[test]
-fn lock_api_04_guard_is_released_while_waiting() {
+fn lock_api_05_guard_is_released_while_waiting() {
     let _running = deadline();
-    let (lock, changed) = (lock_api_04::Mutex::<RawMutex, u32>::new(0), Condvar::new());
+    let (lock, changed) = (lock_api_05::Mutex::<RawMutex, u32>::new(0), Condvar::new());
     thread::scope(|scope| {
         let waiter = asleep_in(scope, || {
             let mut stage = lock.lock();

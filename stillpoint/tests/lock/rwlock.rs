@@ -7,10 +7,6 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-#[cfg(not(feature = "send_guard"))]
-use lock_api::GuardNoSend as Token;
-#[cfg(feature = "send_guard")]
-use lock_api::GuardSend as Token;
 use stillpoint::lock::{
     RawRwLock, RecursiveRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
@@ -176,7 +172,7 @@ fn upgrade_waits_for_readers_and_keeps_writers_out() {
                 let lock = &lock;
                 move || {
                     // SAFETY: the guard is forgotten, so this thread has its part.
-                    let guard = unsafe { lock.make_upgradable_guard_unchecked(Token::new()) };
+                    let guard = unsafe { lock.make_upgradable_guard_unchecked() };
                     *RwLockUpgradableReadGuard::upgrade(guard) = 1;
                 }
             });
@@ -399,7 +395,7 @@ fn leaked_guard_of_an_exited_thread_keeps_the_lock() {
         assert!(lock.try_write().is_none() && lock.try_write_for(SHORT).is_none());
         assert_eq!(*lock.read(), 5);
         // SAFETY: the read of the thread that has exited is released once.
-        unsafe { lock.force_unlock_read(Token::new()) };
+        unsafe { lock.force_unlock_read() };
         *lock.try_write().expect("it is free") = 6;
         assert_eq!(lock.into_inner(), 6);
     });

@@ -1,6 +1,7 @@
 //! A kernel or a sandbox that denies `membarrier`, or the calls of a contended lock, to the process.
 
 use std::env::consts::ARCH;
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
@@ -234,14 +235,21 @@ fn late_denial_panics_writers_not_readers() {
         // Concurrent callers panic too.
         let callers = [(); 8].map(|()| scope.spawn(|| catch_unwind(|| Own.synchronize()).is_err()));
         assert!(callers.into_iter().all(|caller| caller.join().expect("the panic was caught")));
-        // A write that needs a fence panics, and leaves the lock as it was.
+        // An upgrade that needs a fence panics, and leaves the lock as it was. So does a write with `lock_api` 0.5.
         let lock = RwLock::new(0);
         (0..4000).for_each(|_| drop(lock.read()));
         for _ in 0..3 {
-            let panic = catch_unwind(AssertUnwindSafe(|| *lock.write() = 1)).expect_err("no fence");
-            assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));
+            #[cfg(feature = "lock_api_05")]
+            {
+                use lock_api_05::RawRwLock;
+                // SAFETY: the lock is not taken.
+                let write = || drop(RawRwLock::lock_exclusive(unsafe { lock.raw() }));
+                let panic = catch_unwind(AssertUnwindSafe(write)).expect_err("no fence");
+                assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));
+            }
             let upgrade = || drop(RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()));
-            catch_unwind(AssertUnwindSafe(upgrade)).expect_err("no fence");
+            let panic = catch_unwind(AssertUnwindSafe(upgrade)).expect_err("no fence");
+            assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));
             assert!(!lock.is_locked() && lock.try_upgradable_read().is_some());
             assert_eq!(*lock.read(), 0);
         }
@@ -255,6 +263,28 @@ fn late_denial_panics_writers_not_readers() {
         // Without readers a grace period needs no fence: from here on they may be freed.
         reader.join().expect("the reader does not panic");
     });
+}
+
+#[test]
+fn late_denial_aborts_a_write_that_needs_a_fence() {
+    if child::variant().is_none() {
+        let child = child::ended(late_denial_aborts_a_write_that_needs_a_fence, "aborts", &[]);
+        let stderr = String::from_utf8_lossy(&child.stderr);
+        let is_denied =
+            stderr.contains("membarrier, which worked when the fence backend was chosen, fails now");
+        let not_checked = stderr.contains("not checked");
+        assert!(not_checked || is_denied && child.status.signal() == Some(libc::SIGABRT), "{stderr}");
+        return;
+    }
+    let _running = deadline();
+    if fence::init().backend() == Backend::SeqCst {
+        return eprintln!("not checked, as membarrier was denied before: {}", fence::report());
+    }
+    let lock = RwLock::new(0);
+    (0..4000).for_each(|_| drop(lock.read()));
+    deny_membarrier(libc::EPERM, None);
+    // A guard of `lock_api` 0.4 takes its lock again in `unlocked`: it must not unwind without it.
+    let _ = catch_unwind(AssertUnwindSafe(|| *lock.write() = 1));
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn signal_handlers_may_read_at_any_moment() {
             let second = value.load(&inner).0;
             check(first);
             check(second);
-            if HANDLED.load(Relaxed).is_multiple_of(2) {
+            if HANDLED.load(Relaxed) % 2 == 0 {
                 drop(outer);
                 check(second);
                 drop(inner);
@@ -96,7 +96,7 @@ fn signal_handlers_may_read_at_any_moment() {
             if STOP.load(Relaxed) {
                 break;
             }
-            if round.is_multiple_of(3) {
+            if round % 3 == 0 {
                 Own::hint_idle();
             }
             let mut outer = Own::enter();
@@ -124,7 +124,7 @@ fn signal_handlers_may_read_at_any_moment() {
                 break;
             }
             let retired = value.replace(fresh());
-            if round.is_multiple_of(2) {
+            if round % 2 == 0 {
                 drop(retired.wait());
             }
         }

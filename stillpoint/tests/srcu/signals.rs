@@ -24,9 +24,7 @@ static GUARD: AtomicPtr<Guard<'static>> = AtomicPtr::new(ptr::null_mut());
 
 fn look() {
     let guard = DOMAIN.enter();
-    if let Some(value) = VALUE.get()
-        && value.load(&guard).0.load(Acquire) != 0
-    {
+    if VALUE.get().is_some_and(|value| value.load(&guard).0.load(Acquire) != 0) {
         WRONG.fetch_add(1, Relaxed);
     }
 }
@@ -78,7 +76,7 @@ fn srcu_signal_handlers_may_read_at_any_moment() {
                 break;
             }
             let retired = value.replace(fresh());
-            if round.is_multiple_of(2) {
+            if round % 2 == 0 {
                 drop(retired.wait());
             }
         }

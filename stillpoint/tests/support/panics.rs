@@ -22,7 +22,7 @@ pub fn panic_of(f: impl FnOnce()) -> (String, String) {
     ONCE.call_once(|| {
         set_hook(Box::new(|info| {
             let place = info.location().expect("there always is one");
-            let text = info.payload_as_str().unwrap_or_default().to_owned();
+            let text = message(info.payload()).to_owned();
             eprintln!("panicked at {place}: {text}");
             PANIC.set(Some((format!("{}:{}", place.file(), place.line()), text)));
         }));

@@ -149,9 +149,8 @@ unsafe fn push<F: CallRcu>(head: *mut RcuHead, function: Function) -> bool {
         }
         let push = || running(workers.cpus.of_this_cpu()).map(|worker| worker.push(head, function));
         // The program frees the worker of a CPU a grace period after it has set another one.
-        if !workers.cpus.get().is_empty()
-            && let Some(is_flooded) = in_section::<F, _>(push).flatten()
-        {
+        let has_cpu_workers = !workers.cpus.get().is_empty();
+        if let Some(is_flooded) = has_cpu_workers.then(|| in_section::<F, _>(push)).flatten().flatten() {
             return is_flooded;
         }
         start_default::<F>();
@@ -361,10 +360,9 @@ pub(crate) fn reset_in_child<F: CallRcu>() {
     let workers = F::workers();
     workers.default.reset_in_child();
     // SAFETY: the thread's own worker is valid.
-    if let Some(worker) = unsafe { get_thread_worker::<F>().as_ref() }
-        // SAFETY: has no preconditions.
-        && worker.thread.load(Relaxed) == unsafe { libc::pthread_self() }
-    {
+    let Some(worker) = (unsafe { get_thread_worker::<F>().as_ref() }) else { return };
+    // SAFETY: has no preconditions.
+    if worker.thread.load(Relaxed) == unsafe { libc::pthread_self() } {
         worker.reset_in_child();
         worker.started_in.store(generation(), Relaxed);
     }

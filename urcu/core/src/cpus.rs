@@ -64,11 +64,9 @@ pub fn free_cpu_workers<F: CallRcu>() {
     for place in workers.cpus.get() {
         let worker = place.swap(ptr::null_mut(), AcqRel);
         // SAFETY: null, or valid: the program hands it over.
-        if let Some(taken) = unsafe { worker.as_ref() }
-            // It may have served several CPUs.
-            && taken.next_freed.load(Relaxed).is_null()
-            && !ptr::eq(taken, &workers.default)
-        {
+        let Some(taken) = (unsafe { worker.as_ref() }) else { continue };
+        // It may have served several CPUs.
+        if taken.next_freed.load(Relaxed).is_null() && !ptr::eq(taken, &workers.default) {
             taken.next_freed.store(if first.is_null() { worker } else { first }, Relaxed);
             first = worker;
         }

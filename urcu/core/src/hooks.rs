@@ -31,9 +31,8 @@ impl Hooks {
 
     pub(crate) fn call(&self, which: impl FnOnce(&AtFork) -> Option<unsafe extern "C" fn(*mut c_void)>) {
         // SAFETY: the program keeps hooks valid while they are registered.
-        if let Some(hooks) = unsafe { self.hooks.load(Relaxed).as_ref() }
-            && let Some(hook) = which(hooks)
-        {
+        let Some(hooks) = (unsafe { self.hooks.load(Relaxed).as_ref() }) else { return };
+        if let Some(hook) = which(hooks) {
             // SAFETY: the program's function, with the argument that belongs to it.
             unsafe { hook(hooks.private) };
         }

@@ -216,7 +216,7 @@ impl Worker {
         // Callbacks queue callbacks for the same worker, unless they choose another one.
         set_thread_worker::<F>(ptr::from_ref(self).cast_mut());
         loop {
-            if rounds.is_multiple_of(ROUNDS_PER_PIN) {
+            if rounds % ROUNDS_PER_PIN == 0 {
                 self.pin();
             }
             rounds = rounds.wrapping_add(1);

@@ -48,8 +48,8 @@ const POLL_NS: u64 = 1_000_000;
 /// Blocks threads until a condition changes that a [`Mutex`](super::Mutex) guards. Takes sixteen bytes, and works in
 /// statics. A notification without waiters costs next to nothing.
 ///
-/// Waits take the guard of a `lock_api` mutex on [`RawMutex`](super::RawMutex): of version 0.5, as
-/// [`Mutex`](super::Mutex) is, and with the feature `lock_api_04` of version 0.4.
+/// Waits take the guard of a `lock_api` mutex on [`RawMutex`](super::RawMutex): of version 0.4, as
+/// [`Mutex`](super::Mutex) is, and with the feature `lock_api_05` of version 0.5.
 ///
 /// All threads that wait at the same time use the same mutex. A wait panics while there is a waiter with another mutex
 /// that has not been notified. In the child of a `fork`, waits of the parent's other threads never return.
@@ -201,8 +201,8 @@ macro_rules! guard_of {
 }
 
 guard_of!(lock_api);
-#[cfg(feature = "lock_api_04")]
-guard_of!(lock_api_04);
+#[cfg(feature = "lock_api_05")]
+guard_of!(lock_api_05);
 
 /// The result of a timed wait.
 #[cfg(not(loom))]

@@ -3,11 +3,6 @@
 use core::fmt;
 use std::time::{Duration, Instant};
 
-#[cfg(not(feature = "send_guard"))]
-use lock_api::GuardNoSend as GuardMarker;
-#[cfg(feature = "send_guard")]
-use lock_api::GuardSend as GuardMarker;
-
 use super::raw::Raw;
 use crate::lock::policy::DefaultPolicy;
 use crate::sync::now;
@@ -95,21 +90,23 @@ impl RawMutex {
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self(Raw::new());
 
-    type Guard = GuardMarker;
+    #[cfg(not(feature = "send_guard"))]
+    type GuardMarker = lock_api::GuardNoSend;
+    #[cfg(feature = "send_guard")]
+    type GuardMarker = lock_api::GuardSend;
 
     #[inline]
-    fn lock(&self) -> GuardMarker {
+    fn lock(&self) {
         self.0.lock();
-        GuardMarker::new()
     }
 
     #[inline]
-    fn try_lock(&self) -> Option<GuardMarker> {
-        self.0.try_lock().then(GuardMarker::new)
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
     }
 
     #[inline]
-    unsafe fn unlock(&self, _: GuardMarker) {
+    unsafe fn unlock(&self) {
         // SAFETY: the caller's contract.
         unsafe { self.0.unlock() };
     }
@@ -122,7 +119,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
 // SAFETY: as above.
 unsafe impl lock_api::RawMutexFair for RawMutex {
     #[inline]
-    unsafe fn unlock_fair(&self, _: GuardMarker) {
+    unsafe fn unlock_fair(&self) {
         // SAFETY: the caller's contract.
         unsafe { self.0.unlock_fair() };
     }
@@ -133,40 +130,44 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
     type Duration = Duration;
     type Instant = Instant;
 
-    fn try_lock_for(&self, timeout: Duration) -> Option<GuardMarker> {
-        self.lock_before(after(timeout)).then(GuardMarker::new)
+    fn try_lock_for(&self, timeout: Duration) -> bool {
+        self.lock_before(after(timeout))
     }
 
-    fn try_lock_until(&self, timeout: Instant) -> Option<GuardMarker> {
-        self.lock_before(at(timeout)).then(GuardMarker::new)
+    fn try_lock_until(&self, timeout: Instant) -> bool {
+        self.lock_before(at(timeout))
     }
 }
 
-#[cfg(feature = "lock_api_04")]
-mod api_04 {
+/// The same for version 0.5 of `lock_api`, whose raw locks return tokens.
+#[cfg(feature = "lock_api_05")]
+mod api_05 {
+    #[cfg(not(feature = "send_guard"))]
+    use lock_api_05::GuardNoSend as GuardMarker;
+    #[cfg(feature = "send_guard")]
+    use lock_api_05::GuardSend as GuardMarker;
+
     use super::*;
 
-    // SAFETY: as for version 0.5.
-    unsafe impl lock_api_04::RawMutex for RawMutex {
+    // SAFETY: as for version 0.4.
+    unsafe impl lock_api_05::RawMutex for RawMutex {
         const INIT: Self = Self(Raw::new());
 
-        #[cfg(not(feature = "send_guard"))]
-        type GuardMarker = lock_api_04::GuardNoSend;
-        #[cfg(feature = "send_guard")]
-        type GuardMarker = lock_api_04::GuardSend;
+        type Guard = GuardMarker;
 
         #[inline]
-        fn lock(&self) {
+        fn lock(&self) -> GuardMarker {
             self.0.lock();
+            GuardMarker::new()
         }
 
         #[inline]
-        fn try_lock(&self) -> bool {
-            self.0.try_lock()
+        fn try_lock(&self) -> Option<GuardMarker> {
+            self.0.try_lock().then(GuardMarker::new)
         }
 
         #[inline]
-        unsafe fn unlock(&self) {
+        unsafe fn unlock(&self, _: GuardMarker) {
             // SAFETY: the caller's contract.
             unsafe { self.0.unlock() };
         }
@@ -177,25 +178,25 @@ mod api_04 {
     }
 
     // SAFETY: as above.
-    unsafe impl lock_api_04::RawMutexFair for RawMutex {
+    unsafe impl lock_api_05::RawMutexFair for RawMutex {
         #[inline]
-        unsafe fn unlock_fair(&self) {
+        unsafe fn unlock_fair(&self, _: GuardMarker) {
             // SAFETY: the caller's contract.
             unsafe { self.0.unlock_fair() };
         }
     }
 
     // SAFETY: as above.
-    unsafe impl lock_api_04::RawMutexTimed for RawMutex {
+    unsafe impl lock_api_05::RawMutexTimed for RawMutex {
         type Duration = Duration;
         type Instant = Instant;
 
-        fn try_lock_for(&self, timeout: Duration) -> bool {
-            self.lock_before(after(timeout))
+        fn try_lock_for(&self, timeout: Duration) -> Option<GuardMarker> {
+            self.lock_before(after(timeout)).then(GuardMarker::new)
         }
 
-        fn try_lock_until(&self, timeout: Instant) -> bool {
-            self.lock_before(at(timeout))
+        fn try_lock_until(&self, timeout: Instant) -> Option<GuardMarker> {
+            self.lock_before(at(timeout)).then(GuardMarker::new)
         }
     }
 }

@@ -3,17 +3,12 @@
 use core::fmt;
 use std::time::{Duration, Instant};
 
-#[cfg(not(feature = "send_guard"))]
-use lock_api::GuardNoSend as GuardMarker;
-#[cfg(feature = "send_guard")]
-use lock_api::GuardSend as GuardMarker;
-
 use super::gate::{RawRw, Timeout};
 use crate::lock::mutex::api::{after, at};
 use crate::lock::policy::DefaultPolicy;
 
-#[cfg(feature = "lock_api_04")]
-mod api_04;
+#[cfg(feature = "lock_api_05")]
+mod api_05;
 
 /// A reader-writer lock by itself, for [`lock_api::RwLock`]. If `RECURSIVE`, every read is recursive.
 pub struct RawRwLockOf<const RECURSIVE: bool>(RawRw<DefaultPolicy>);
@@ -141,49 +136,51 @@ fn until(instant: Instant) -> Timeout {
     at(instant).map_or(Timeout::Never, Timeout::At)
 }
 
-/// Returns a token for what was acquired.
-fn held(is_held: bool) -> Option<GuardMarker> {
-    is_held.then(GuardMarker::new)
-}
+/// `lock_api` locks again under a live guard (`unlocked`, `bump`), which must not be dropped without the lock.
+/// Version 0.5 aborts by itself there, if the fence of a write is denied.
+struct AbortOnUnwind;
 
-/// Returns the token of what the caller holds, as an error if it is what it held before.
-fn upgraded(is_held: bool, token: GuardMarker) -> Result<GuardMarker, GuardMarker> {
-    if is_held { Ok(token) } else { Err(token) }
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
 }
 
 // SAFETY: see the invariants of `rw`. Writers exclude each other, and upgradable readers, by the queued lock.
 unsafe impl<const RECURSIVE: bool> lock_api::RawRwLock for RawRwLockOf<RECURSIVE> {
     const INIT: Self = Self(RawRw::new());
 
-    type SharedGuard = GuardMarker;
-    type ExclusiveGuard = GuardMarker;
+    #[cfg(not(feature = "send_guard"))]
+    type GuardMarker = lock_api::GuardNoSend;
+    #[cfg(feature = "send_guard")]
+    type GuardMarker = lock_api::GuardSend;
 
     #[inline]
-    fn lock_shared(&self) -> GuardMarker {
+    fn lock_shared(&self) {
         self.0.lock_shared::<RECURSIVE>(Timeout::Never);
-        GuardMarker::new()
     }
 
     #[inline]
-    fn try_lock_shared(&self) -> Option<GuardMarker> {
-        held(self.0.lock_shared::<RECURSIVE>(Timeout::Immediate))
+    fn try_lock_shared(&self) -> bool {
+        self.0.lock_shared::<RECURSIVE>(Timeout::Immediate)
     }
 
     #[inline]
-    unsafe fn unlock_shared(&self, _: GuardMarker) {
+    unsafe fn unlock_shared(&self) {
         self.0.unlock_shared();
     }
 
-    fn lock_exclusive(&self) -> GuardMarker {
+    fn lock_exclusive(&self) {
+        let abort = AbortOnUnwind;
         self.0.lock_exclusive(Timeout::Never);
-        GuardMarker::new()
+        core::mem::forget(abort);
     }
 
-    fn try_lock_exclusive(&self) -> Option<GuardMarker> {
-        held(self.0.lock_exclusive(Timeout::Immediate))
+    fn try_lock_exclusive(&self) -> bool {
+        self.0.lock_exclusive(Timeout::Immediate)
     }
 
-    unsafe fn unlock_exclusive(&self, _: GuardMarker) {
+    unsafe fn unlock_exclusive(&self) {
         // SAFETY: the caller's contract, here and below.
         unsafe { self.0.unlock_exclusive() };
     }
@@ -200,11 +197,11 @@ unsafe impl<const RECURSIVE: bool> lock_api::RawRwLock for RawRwLockOf<RECURSIVE
 // SAFETY: as above.
 unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockFair for RawRwLockOf<RECURSIVE> {
     #[inline]
-    unsafe fn unlock_shared_fair(&self, _: GuardMarker) {
+    unsafe fn unlock_shared_fair(&self) {
         self.0.unlock_shared();
     }
 
-    unsafe fn unlock_exclusive_fair(&self, _: GuardMarker) {
+    unsafe fn unlock_exclusive_fair(&self) {
         // SAFETY: see above.
         unsafe { self.0.unlock_exclusive_fair() };
     }
@@ -212,10 +209,9 @@ unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockFair for RawRwLockOf<RECUR
 
 // SAFETY: as above.
 unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockDowngrade for RawRwLockOf<RECURSIVE> {
-    unsafe fn downgrade(&self, token: GuardMarker) -> GuardMarker {
+    unsafe fn downgrade(&self) {
         // SAFETY: see above.
         unsafe { self.0.downgrade() };
-        token
     }
 }
 
@@ -224,56 +220,76 @@ unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockTimed for RawRwLockOf<RECU
     type Duration = Duration;
     type Instant = Instant;
 
-    fn try_lock_shared_for(&self, timeout: Duration) -> Option<GuardMarker> {
-        held(self.0.lock_shared::<RECURSIVE>(within(timeout)))
+    fn try_lock_shared_for(&self, timeout: Duration) -> bool {
+        self.0.lock_shared::<RECURSIVE>(within(timeout))
     }
 
-    fn try_lock_shared_until(&self, timeout: Instant) -> Option<GuardMarker> {
-        held(self.0.lock_shared::<RECURSIVE>(until(timeout)))
+    fn try_lock_shared_until(&self, timeout: Instant) -> bool {
+        self.0.lock_shared::<RECURSIVE>(until(timeout))
     }
 
-    fn try_lock_exclusive_for(&self, timeout: Duration) -> Option<GuardMarker> {
-        held(self.0.lock_exclusive(within(timeout)))
+    fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
+        self.0.lock_exclusive(within(timeout))
     }
 
-    fn try_lock_exclusive_until(&self, timeout: Instant) -> Option<GuardMarker> {
-        held(self.0.lock_exclusive(until(timeout)))
+    fn try_lock_exclusive_until(&self, timeout: Instant) -> bool {
+        self.0.lock_exclusive(until(timeout))
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockRecursive for RawRwLockOf<RECURSIVE> {
+    #[inline]
+    fn lock_shared_recursive(&self) {
+        self.0.lock_shared::<true>(Timeout::Never);
+    }
+
+    #[inline]
+    fn try_lock_shared_recursive(&self) -> bool {
+        self.0.lock_shared::<true>(Timeout::Immediate)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockRecursiveTimed for RawRwLockOf<RECURSIVE> {
+    fn try_lock_shared_recursive_for(&self, timeout: Duration) -> bool {
+        self.0.lock_shared::<true>(within(timeout))
+    }
+
+    fn try_lock_shared_recursive_until(&self, timeout: Instant) -> bool {
+        self.0.lock_shared::<true>(until(timeout))
     }
 }
 
 // SAFETY: as above.
 unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockUpgrade for RawRwLockOf<RECURSIVE> {
-    type UpgradableGuard = GuardMarker;
-
-    fn lock_upgradable(&self) -> GuardMarker {
+    fn lock_upgradable(&self) {
         self.0.lock_upgradable(Timeout::Never);
-        GuardMarker::new()
     }
 
-    fn try_lock_upgradable(&self) -> Option<GuardMarker> {
-        held(self.0.lock_upgradable(Timeout::Immediate))
+    fn try_lock_upgradable(&self) -> bool {
+        self.0.lock_upgradable(Timeout::Immediate)
     }
 
-    unsafe fn unlock_upgradable(&self, _: GuardMarker) {
+    unsafe fn unlock_upgradable(&self) {
         // SAFETY: see above.
         unsafe { self.0.unlock_upgradable() };
     }
 
-    unsafe fn upgrade(&self, token: GuardMarker) -> GuardMarker {
-        // SAFETY: see above. If it panics, the token is dropped with the upgradable read.
-        unsafe { self.0.upgrade_or_unlock(Timeout::Never) };
-        token
+    unsafe fn upgrade(&self) {
+        // SAFETY: see above. If it panics, the guard is dropped, which releases the upgradable read.
+        unsafe { self.0.upgrade(Timeout::Never) };
     }
 
-    unsafe fn try_upgrade(&self, token: GuardMarker) -> Result<GuardMarker, GuardMarker> {
-        // SAFETY: see above, here and below.
-        upgraded(unsafe { self.0.upgrade_or_unlock(Timeout::Immediate) }, token)
+    unsafe fn try_upgrade(&self) -> bool {
+        // SAFETY: see above.
+        unsafe { self.0.upgrade(Timeout::Immediate) }
     }
 }
 
 // SAFETY: as above.
 unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockUpgradeFair for RawRwLockOf<RECURSIVE> {
-    unsafe fn unlock_upgradable_fair(&self, _: GuardMarker) {
+    unsafe fn unlock_upgradable_fair(&self) {
         // SAFETY: see above.
         unsafe { self.0.unlock_upgradable_fair() };
     }
@@ -281,44 +297,34 @@ unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockUpgradeFair for RawRwLockO
 
 // SAFETY: as above.
 unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockUpgradeDowngrade for RawRwLockOf<RECURSIVE> {
-    unsafe fn downgrade_upgradable(&self, token: GuardMarker) -> GuardMarker {
+    unsafe fn downgrade_upgradable(&self) {
         // SAFETY: see above.
         unsafe { self.0.downgrade_upgradable() };
-        token
     }
 
-    unsafe fn downgrade_to_upgradable(&self, token: GuardMarker) -> GuardMarker {
+    unsafe fn downgrade_to_upgradable(&self) {
         // SAFETY: see above.
         unsafe { self.0.downgrade_to_upgradable() };
-        token
     }
 }
 
 // SAFETY: as above.
 unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockUpgradeTimed for RawRwLockOf<RECURSIVE> {
-    fn try_lock_upgradable_for(&self, timeout: Duration) -> Option<GuardMarker> {
-        held(self.0.lock_upgradable(within(timeout)))
+    fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
+        self.0.lock_upgradable(within(timeout))
     }
 
-    fn try_lock_upgradable_until(&self, timeout: Instant) -> Option<GuardMarker> {
-        held(self.0.lock_upgradable(until(timeout)))
+    fn try_lock_upgradable_until(&self, timeout: Instant) -> bool {
+        self.0.lock_upgradable(until(timeout))
     }
 
-    unsafe fn try_upgrade_for(
-        &self,
-        token: GuardMarker,
-        timeout: Duration,
-    ) -> Result<GuardMarker, GuardMarker> {
+    unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
         // SAFETY: see above.
-        upgraded(unsafe { self.0.upgrade_or_unlock(within(timeout)) }, token)
+        unsafe { self.0.upgrade(within(timeout)) }
     }
 
-    unsafe fn try_upgrade_until(
-        &self,
-        token: GuardMarker,
-        timeout: Instant,
-    ) -> Result<GuardMarker, GuardMarker> {
+    unsafe fn try_upgrade_until(&self, timeout: Instant) -> bool {
         // SAFETY: see above.
-        upgraded(unsafe { self.0.upgrade_or_unlock(until(timeout)) }, token)
+        unsafe { self.0.upgrade(until(timeout)) }
     }
 }

@@ -173,7 +173,7 @@ impl<P: Policy> RawRw<P> {
             // If there are more, the writer wakes early.
             let active = active.min(i32::MAX as u64) as u32;
             let mut awaited = self.awaited.fetch_add(active, Relaxed).wrapping_add(active);
-            while awaited.cast_signed() > 0 {
+            while awaited as i32 > 0 {
                 if self.awaited.wait(awaited, timeout.end()) {
                     return false;
                 }

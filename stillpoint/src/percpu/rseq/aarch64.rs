@@ -43,7 +43,7 @@ macro_rules! open_area {
 /// Ends the section after the commit. The abort handler (`6`, behind the signature) and early exits (`7`, and `8`
 /// without a value) follow.
 macro_rules! end {
-    ($failed:expr, $left:literal) => {
+    ($failed:expr, $left:expr) => {
         concat!(
             "5:\n",
             fault_point!(5),
@@ -88,7 +88,7 @@ sections! {
         "add {x}, {x}, {by}",
         fault_point!(3),
         "stlr {x}, [{t}]",
-        end!("b {failed}", ""),
+        end!(leave_by!("b {failed}", "mov {how}, #1\nb 9f"), ""),
     }
 
     fn push(x, len) {
@@ -102,7 +102,7 @@ sections! {
         "add {len}, {len}, #1",
         "add {t}, {t}, #8",
         "stlr {len}, [{t}]",
-        end!("b {failed}", "b {full}"),
+        end!(leave_by!("b {failed}", "mov {how}, #1\nb 9f"), leave_by!("b {full}", "mov {how}, #2")),
     }
 
     fn pop(x, len) {

@@ -120,8 +120,7 @@ impl Report {
 
     /// Returns the reason to display: what was asked for, what was found, and what failed.
     pub fn why(&self) -> impl fmt::Display + '_ {
-        let unknown = "STILLPOINT_PERCPU names no mode (rseq, atomic)";
-        fmt::from_fn(move |f| self.requested.explain(self.reason, unknown, f))
+        self.requested.explain(self.reason, "STILLPOINT_PERCPU names no mode (rseq, atomic)")
     }
 
     pub(in crate::percpu) fn library_offset(&self) -> isize {
@@ -215,7 +214,7 @@ pub fn registered() -> Option<(usize, isize)> {
     let offset = offset()?;
     // SAFETY: the thread has an rseq area at the offset.
     let cpu = unsafe { rseq::cpu_id(offset) };
-    (cpu.cast_signed() >= 0).then_some((cpu as usize, offset))
+    (cpu as i32 >= 0).then_some((cpu as usize, offset))
 }
 
 /// Returns the report, and whether this call made the choice. `requested` is called if none has been made.
@@ -311,16 +310,14 @@ fn try_rseq() -> Result<(ModeReason, isize, usize), ModeReason> {
     if !is_pinned() {
         return Err(ModeReason::NotPinned);
     }
-    if let Some(release) = rseq::kernel_release()
-        && cfg!(target_arch = "aarch64")
-        && is_broken_on_arm(release)
-    {
+    let is_broken = |release: &_| cfg!(target_arch = "aarch64") && is_broken_on_arm(*release);
+    if let Some(release) = rseq::kernel_release().filter(is_broken) {
         return Err(ModeReason::Kernel(release));
     }
     match rseq::library() {
         Library::Registers { offset, size } => {
             // SAFETY: the rseq area of the calling thread.
-            let cpu = unsafe { rseq::cpu_id(offset) }.cast_signed();
+            let cpu = unsafe { rseq::cpu_id(offset) } as i32;
             if cpu < 0 {
                 Err(ModeReason::LibraryFailed(cpu))
             } else {

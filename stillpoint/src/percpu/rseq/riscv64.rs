@@ -48,7 +48,7 @@ macro_rules! open_area {
 /// Ends the section after the commit. The abort handler (`6`, behind the signature) and early exits (`7`, and `8`
 /// without a value) follow.
 macro_rules! end {
-    ($failed:expr, $left:literal) => {
+    ($failed:expr, $left:expr) => {
         concat!(
             "5:\n",
             fault_point!(5),
@@ -97,7 +97,7 @@ sections! {
         fault_point!(3),
         "fence rw, w",
         "sd {x}, 0({t})",
-        end!("j {failed}", ""),
+        end!(leave_by!("j {failed}", "li {how}, 1\nj 9f"), ""),
     }
 
     fn push(x, y, len) {
@@ -113,7 +113,7 @@ sections! {
         "addi {len}, {len}, 1",
         "fence rw, w",
         "sd {len}, 8({t})",
-        end!("j {failed}", "j {full}"),
+        end!(leave_by!("j {failed}", "li {how}, 1\nj 9f"), leave_by!("j {full}", "li {how}, 2")),
     }
 
     fn pop(x, y, len) {

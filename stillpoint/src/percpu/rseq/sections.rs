@@ -41,18 +41,51 @@ macro_rules! descriptor {
     };
 }
 
+/// Leaves a section for one of the caller's labels by `$jump`. Compilers before Rust 1.87 have no such operands: there `$set`
+/// stores in `how` that the section failed (1), or that the area is full (2), and continues at label `30`, or `9`.
+#[cfg(asm_goto)]
+macro_rules! leave_by {
+    ($jump:expr, $set:expr) => {
+        $jump
+    };
+}
+
+#[cfg(not(asm_goto))]
+macro_rules! leave_by {
+    ($jump:expr, $set:expr) => {
+        $set
+    };
+}
+
 /// Defines the functions from the instructions of an architecture.
 macro_rules! sections {
     ($(fn $name:ident($($scratch:ident),*) { $($line:tt)* })*) => {
-        $(section!($name, [$($line)*], [
+        $(with_fault_scratch!($name, [$($line)*], [
             t = out(reg) _,
             $($scratch = out(reg) _,)*
-            // Of the fault points.
-            #[cfg(all(stillpoint_faults, target_arch = "aarch64"))]
-            out("x16") _,
-            #[cfg(all(stillpoint_faults, target_arch = "riscv64"))]
-            out("t6") _,
         ]);)*
+    };
+}
+
+/// Defines one of them, with the register that its fault points need.
+#[cfg(not(all(stillpoint_faults, any(target_arch = "aarch64", target_arch = "riscv64"))))]
+macro_rules! with_fault_scratch {
+    ($name:ident, $lines:tt, $operands:tt) => {
+        section!($name, $lines, $operands);
+    };
+}
+
+#[cfg(all(stillpoint_faults, target_arch = "aarch64"))]
+macro_rules! with_fault_scratch {
+    ($name:ident, $lines:tt, [$($operands:tt)*]) => {
+        section!($name, $lines, [$($operands)* out("x16") _,]);
+    };
+}
+
+#[cfg(all(stillpoint_faults, target_arch = "riscv64"))]
+macro_rules! with_fault_scratch {
+    ($name:ident, $lines:tt, [$($operands:tt)*]) => {
+        section!($name, $lines, [$($operands)* out("t6") _,]);
     };
 }
 
@@ -62,6 +95,7 @@ macro_rules! section {
         /// Adds `by` to the counter's word of the current CPU. Returns `false` if the section failed.
         #[inline(always)]
         pub unsafe fn add(counter: CounterRef, by: u64) -> bool {
+            #[cfg(asm_goto)]
             // SAFETY: the caller's contract, and (1) to (3) of `super`.
             unsafe {
                 asm!(
@@ -75,6 +109,27 @@ macro_rules! section {
                     options(nostack),
                 );
             }
+            #[cfg(not(asm_goto))]
+            {
+                let how: u64;
+                // SAFETY: as above.
+                unsafe {
+                    asm!(
+                        arm!(),
+                        $($line)*
+                        "30:",
+                        $($scratch)*
+                        rseq = in(reg) rseq(counter.offset),
+                        word = in(reg) counter.word,
+                        by = in(reg) by,
+                        how = inout(reg) 0_u64 => how,
+                        options(nostack),
+                    );
+                }
+                if how != 0 {
+                    return false;
+                }
+            }
             true
         }
     };
@@ -82,11 +137,22 @@ macro_rules! section {
         /// Pushes `value` to the current CPU's stack.
         #[inline(always)]
         pub unsafe fn push(target: AreaRef, value: u64) -> Pushed {
+            #[cfg(asm_goto)]
             area_section!(target, $($body)*, [], [
                 value = in(reg) value,
                 failed = label { return Pushed::Failed },
                 full = label { return Pushed::Full },
             ]);
+            #[cfg(not(asm_goto))]
+            {
+                let how: u64;
+                push_section!(target, $($body)*, how, [value = in(reg) value,]);
+                match how {
+                    0 => {}
+                    1 => return Pushed::Failed,
+                    _ => return Pushed::Full,
+                }
+            }
             Pushed::Done
         }
     };
@@ -122,6 +188,14 @@ macro_rules! section {
             ]);
             popped
         }
+    };
+}
+
+/// The section of `push` for compilers without labels.
+#[cfg(not(asm_goto))]
+macro_rules! push_section {
+    ($target:ident, [$($line:tt)*], $scratch:tt, $how:ident, $in:tt) => {
+        area_section!($target, [$($line)* "30:",], $scratch, [how = inout(reg) 0_u64 => $how,], $in)
     };
 }
 

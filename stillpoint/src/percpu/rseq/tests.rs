@@ -9,8 +9,8 @@ use crate::sys::rseq::{SUPPORTED, possible_cpus, thread_pointer};
 
 /// Sets `cpu_id` of an rseq area, and returns the area's offset from the thread pointer.
 fn set_cpu(area: &mut [u64; 4], cpu: i32) -> isize {
-    area[0] = u64::from(cpu.cast_unsigned()) << 32;
-    area.as_mut_ptr().addr().wrapping_sub(thread_pointer().addr()).cast_signed()
+    area[0] = u64::from(cpu as u32) << 32;
+    area.as_mut_ptr().addr().wrapping_sub(thread_pointer().addr()) as isize
 }
 
 #[test]

@@ -100,12 +100,12 @@ sections! {
         "lea {x}, [{x} + {by}]",
         fault_point!(3),
         "mov qword ptr [{t}], {x}",
-        end!("jmp {failed}"),
+        end!(leave_by!("jmp {failed}", "mov {how:e}, 1\njmp 30f")),
     }
 
     fn push(len, slots) {
         "mov {len}, qword ptr [{t} + 8]",
-        unless_mutant!(2, "cmp {len}, qword ptr [{t} + 16]\njae {full}\n", ""),
+        unless_mutant!(2, concat!("cmp {len}, qword ptr [{t} + 16]\n", leave_by!("jae {full}\n", "jae 8f\n")), ""),
         fault_point!(3),
         "mov {slots}, qword ptr [{t} + 24]",
         unless_mutant!(5, "", "inc qword ptr [{t} + 8]\n"),
@@ -113,7 +113,8 @@ sections! {
         fault_point!(4),
         "inc {len}",
         "mov qword ptr [{t} + 8], {len}",
-        end!("jmp {failed}"),
+        end!(leave_by!("jmp {failed}", "mov {how:e}, 1\njmp 30f")),
+        leave_by!("", leave!("mov {how:e}, 2\njmp 30f")),
     }
 
     fn pop(len) {

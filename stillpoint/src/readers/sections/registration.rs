@@ -80,7 +80,6 @@
 
 use core::cell::Cell;
 use core::ptr;
-#[cfg(not(loom))]
 use core::ptr::NonNull;
 use core::sync::atomic::compiler_fence;
 
@@ -94,7 +93,9 @@ use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 pub struct Registration {
     /// This thread's reader, if a compiler fence is a light fence in every thread and this one is not idle; else
     /// [`unregistered`].
-    fast: Cell<&'static Reader>,
+    ///
+    /// A pointer, because constants of Rust 1.85 contain no references to atomics.
+    fast: Cell<NonNull<Reader>>,
     /// This thread's reader.
     reader: Cell<Option<&'static Reader>>,
     /// The destructor has run, and may not run again: [`leave_if_ended`](Self::leave_if_ended) releases later readers.
@@ -134,11 +135,17 @@ const_unless_loom! {
     }
 }
 
+/// `NonNull::from_ref`, which Rust 1.85 does not have.
+const fn pointer_to(reader: &'static Reader) -> NonNull<Reader> {
+    // SAFETY: references are not null.
+    unsafe { NonNull::new_unchecked(ptr::from_ref(reader).cast_mut()) }
+}
+
 impl Registration {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                fast: Cell::new(unregistered()),
+                fast: Cell::new(pointer_to(unregistered())),
                 reader: Cell::new(None),
                 has_ended: Cell::new(false),
                 stays: Cell::new(false),
@@ -167,7 +174,7 @@ impl Registration {
     }
 
     fn set_fast(&self, reader: &'static Reader) {
-        self.fast.set(reader);
+        self.fast.set(pointer_to(reader));
         #[cfg(not(loom))]
         if let Some(copy) = self.copy.get() {
             // SAFETY: the contract of `copy_fast_to`.
@@ -184,7 +191,8 @@ impl Registration {
     /// Returns the argument of [`enter_or_nest`].
     #[inline(always)]
     pub fn fast(&self) -> &'static Reader {
-        self.fast.get()
+        // SAFETY: `set_fast` and `new` store static references.
+        unsafe { self.fast.get().as_ref() }
     }
 
     /// Registers the thread, which becomes `owner`.
@@ -253,10 +261,7 @@ impl Registration {
     #[cfg(any(feature = "epoch", loom))]
     pub fn take_diverted(&self) {
         self.diverted.set(false);
-        if let Some(reader) = self.reader.get()
-            && !self.idle.get()
-            && light_is_compiler_fence()
-        {
+        if let Some(reader) = self.reader.get().filter(|_| !self.idle.get() && light_is_compiler_fence()) {
             self.set_fast(reader);
         }
     }
