@@ -243,7 +243,7 @@ fn late_denial_panics_writers_not_readers() {
             {
                 use lock_api_05::RawRwLock;
                 // SAFETY: the lock is not taken.
-                let write = || drop(RawRwLock::lock_exclusive(unsafe { lock.raw() }));
+                let write = || _ = RawRwLock::lock_exclusive(unsafe { lock.raw() });
                 let panic = catch_unwind(AssertUnwindSafe(write)).expect_err("no fence");
                 assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));
             }
