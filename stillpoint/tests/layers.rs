@@ -85,7 +85,11 @@ fn paths(module: &str, is_folder: bool, code: &str) -> Vec<(String, bool)> {
         let tree = rest[at + 4..end].to_owned();
         if is_declaration {
             let public = before.ends_with("pub") || before.ends_with(')');
-            expand("", &tree, &mut |path| found.extend(absolute(path).map(|path| (path, public))));
+            let own = in_inner_module(&rest[..at]).then_some("super::");
+            expand("", &tree, &mut |path| {
+                let path = own.map_or(path, |own| path.strip_prefix(own).unwrap_or(path));
+                found.extend(absolute(path).map(|path| (path, public)));
+            });
         }
         rest.replace_range(at..if is_declaration { end } else { at + 4 }, "");
     }
@@ -101,6 +105,12 @@ fn paths(module: &str, is_folder: bool, code: &str) -> Vec<(String, bool)> {
         }
     }
     found
+}
+
+/// Returns `true` if the code ends in a module that is written in its file, whose `super` is the file.
+fn in_inner_module(code: &str) -> bool {
+    let begins = |line: &str| line.trim_start_matches("pub ").starts_with("mod ") && line.ends_with('{');
+    code.lines().rev().find(|line| *line == "}" || begins(line)).is_some_and(begins)
 }
 
 /// Calls `f` with each path of the tree of a `use` declaration.
@@ -155,7 +165,9 @@ fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
         let to: BTreeSet<_> = paths(module, is_folder(module), code)
             .into_iter()
             .filter(|(_, public)| !(*public && is_folder(module)))
-            .filter_map(|(path, _)| exported.get(&path).cloned().or_else(|| file(&path)))
+            .map(|(path, _)| path)
+            .chain(inner_paths(sources, module, code))
+            .filter_map(|path| exported.get(&path).cloned().or_else(|| file(&path)))
             .filter(|to| to != module)
             .collect();
         uses.insert(module.clone(), to);
@@ -164,6 +176,20 @@ fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
         uses.get_mut(&from).unwrap().insert(to);
     }
     uses
+}
+
+/// Returns the modules of a folder that its own file names in expressions: `backend` for `backend::is_chosen()`.
+fn inner_paths(sources: &Sources, module: &str, code: &str) -> Vec<String> {
+    let prefix = if module.is_empty() { String::new() } else { format!("{module}::") };
+    let inner = sources.keys().filter_map(|other| Some((other, other.strip_prefix(&prefix)?)));
+    let is_named = |name: &str| {
+        let path = format!("{name}::");
+        code.match_indices(&path).any(|(at, _)| {
+            let line = &code[code[..at].rfind('\n').map_or(0, |end| end + 1)..at];
+            !line.ends_with(is_of_name) && !line.ends_with([':', '$']) && !line.contains("use ")
+        })
+    };
+    inner.filter(|(_, name)| !name.contains("::") && is_named(name)).map(|(other, _)| other.clone()).collect()
 }
 
 /// Returns the pairs of a file that calls a method and the file with the method, for methods that are not in the file of
@@ -313,6 +339,15 @@ fn circle_of_imports_is_found() {
     assert_eq!(circles_of(&[("lock", ""), below, ("lock::word", "pub struct Word;\n")]), [""; 0]);
     let upwards = ("lock::word", "pub struct Word;\nfn wait() { crate::lock::queue::wait() }\n");
     assert_eq!(circles_of(&[("lock", ""), below, upwards]), ["lock::queue", "lock::word"]);
+}
+
+#[test]
+fn circle_through_the_file_of_a_folder_is_found() {
+    let below = ("fence::backend", "use super::SHARED;\n");
+    let folder = "static SHARED: u32 = 0;\nmod backend;\n";
+    assert_eq!(circles_of(&[("fence", folder), below]), [""; 0]);
+    let folder = format!("{folder}fn light() {{ backend::is_chosen() }}\n");
+    assert_eq!(circles_of(&[("fence", &folder), below]), ["fence", "fence::backend"]);
 }
 
 #[test]
