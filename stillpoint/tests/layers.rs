@@ -22,8 +22,18 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// The packages whose files do not use each other in circles, by folder.
-const PACKAGES: &[&str] =
-    &["stillpoint", "collections", "capi", "urcu/core", "compat/crossbeam-epoch", "models/litmus"];
+const PACKAGES: &[&str] = &[
+    "stillpoint",
+    "collections",
+    "capi",
+    "urcu/core",
+    "compat/crossbeam-epoch",
+    "models/litmus",
+    "pthread",
+    "lab/harness",
+    "lab/posts",
+    "lab/torture",
+];
 
 /// The code of source files, without comments and tests, by module path: `rcu::guard`, `rcu` for `rcu/mod.rs`, and ``
 /// for the root.
@@ -263,7 +273,7 @@ fn methods(code: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Methods of the standard library that types of these packages have too.
-const OF_STD: &[&str] = &["collect", "parse"];
+const OF_STD: &[&str] = &["collect", "find", "parse"];
 
 /// Returns `true` if the code calls the method of the type: by the type's name, by that of the value if `is_unique`, or
 /// in a method of the type.

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::common::{Broken, Kind, check, sleep, wait_limit};
+use super::canary::wait_limit;
+use super::common::{Broken, Kind, check, sleep};
 use harness::pin;
 
 /// Threads that get signals.

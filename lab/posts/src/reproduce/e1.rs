@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::posted;
+use super::posted::posted;
 use harness::timed_loop::thread_cpu_time;
 use harness::worker::{Remote, Worker};
 use harness::{Budget, Metric, Plan, Recorder, Report, System};

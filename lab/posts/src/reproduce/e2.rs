@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::posted;
+use super::posted::posted;
 use harness::report::OURS;
 use harness::worker::Remote;
 use harness::{Budget, Config, Metric, Plan, Recorder, Report, pin};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crossbeam_utils::CachePadded;
 use stillpoint::percpu::{self, Counter};
 
-use super::posted;
+use super::posted::posted;
 use harness::report::{OURS, Skipped};
 use harness::timed_loop::{Threads, repeat};
 use harness::{Budget, Metric, Recorder, Report, System};

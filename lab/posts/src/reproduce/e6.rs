@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::posted;
+use super::posted::posted;
 use harness::{Better, Budget, Config, Metric, Report, System, pin, systems};
 use measure::bench::lock::load::{self, Cell, Outcome};
 use measure::bench::lock::{MOPS, measure};
