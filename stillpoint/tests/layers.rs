@@ -145,8 +145,8 @@ fn expand(prefix: &str, tree: &str, f: &mut dyn FnMut(&str)) {
 }
 
 /// Returns the files that each file uses. A name that a `mod.rs` re-exports counts as imported from its definition. A
-/// call of a method of a type counts as a use of the file with the method, which may be another one than that of the
-/// type.
+/// call of a method of a type counts as a use of the file with the method, which may be another one than the
+/// type's.
 fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
     let is_folder = |module: &str| {
         module.is_empty() || sources.keys().any(|other| other.starts_with(&format!("{module}::")))
@@ -275,7 +275,7 @@ fn methods(code: &str) -> impl Iterator<Item = &str> {
 /// Methods of the standard library that types of these packages have too.
 const OF_STD: &[&str] = &["collect", "find", "parse"];
 
-/// Returns `true` if the code calls the method of the type: by the type's name, by that of the value if `is_unique`, or
+/// Returns `true` if the code calls the method of the type: by the type's name, by the value's if `is_unique`, or
 /// in a method of the type.
 fn calls(code: &str, name: &str, method: &str, is_unique: bool) -> bool {
     let is_called =

@@ -160,7 +160,7 @@ pub enum StalledReaders {
     /// At least one.
     Threads(Vec<StalledReader>),
     /// `count` open sections of the domain of [`crate::srcu`] that was made at `site`. If `inherited`, some may be
-    /// those of threads that the process lost when it was forked. `begun_at`: see [`Stall::sections_begun_at`].
+    /// sections of threads that the process lost when it was forked. `begun_at`: see [`Stall::sections_begun_at`].
     Sections { count: u64, begun_at: SectionSites, site: &'static Location<'static>, inherited: bool },
     /// For [`Domain::close`](crate::srcu::Domain::close): the other handles of the domain that was made at `site`, and
     /// its open sections.

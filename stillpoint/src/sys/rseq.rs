@@ -80,7 +80,7 @@ fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
         return None;
     }
     let addresses: *const [*const u8; 2];
-    // The label is that of two words in another section.
+    // The label belongs to two words in another section.
     macro_rules! address_of_words {
         ($($load:literal),*) => {
             asm!(

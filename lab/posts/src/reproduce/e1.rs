@@ -1,6 +1,6 @@
 //! E1: the process-wide fence, its cost for its caller, and for others.
 //!
-//! The cost is that of `bench fence`, with other numbers of callers. For the disturbance, this process computes beside
+//! The cost is measured as in `bench fence`, with other numbers of callers. For the disturbance, this process computes beside
 //! a worker of two threads: one runs, and the other runs too or calls the heavy fence in a loop. The quotient of the
 //! two times is the slowdown of a neighbour by the calls; that there are two more busy threads on the machine is in
 //! both.
