@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ci/api.sh DIR: lists the public API of each published package, as in ci/api/. `*-traits.txt` are the traits that types
-# have by derives, or as auto traits: one line for each type and condition. The toolchain is that of RUSTUP_TOOLCHAIN, a
+# have by derives, or as auto traits: one line for each type and condition. The toolchain is RUSTUP_TOOLCHAIN, a
 # nightly.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The C and C++ interfaces: the libraries export the symbols of the header and nothing else; examples and tests pass
 # with GCC and Clang, with the shared and the static library, and under AddressSanitizer; a library in debug mode aborts
-# on misuse; C code and Rust code in one program are readers of one domain; the reference pages are those of the headers;
+# on misuse; C code and Rust code in one program are readers of one domain; the reference pages match the headers;
 # and a section in C takes at most 1.1 times the instructions of one in Rust. A minute after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."

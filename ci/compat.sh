@@ -7,7 +7,7 @@
 # (`ci/setup.sh`), with strict provenance. Three minutes, after the builds.
 #
 #   ci/compat.sh         checks, with the crates of Cargo.lock and ci/crates.txt
-#   ci/compat.sh record  writes ci/crates.txt anew, with the newest crates, and checks
+#   ci/compat.sh record  writes ci/crates.txt again, with the newest crates, and checks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh

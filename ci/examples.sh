@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The library's examples run to their end, and check their results. The features `tracing`, `metrics` and `serde` report
-# what they should, and those of the lock work. Debug builds; takes some seconds after the builds of the tests.
+# what they should, and the examples of the lock work. Debug builds; takes some seconds after the builds of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh

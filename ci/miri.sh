@@ -17,7 +17,7 @@ if ! cargo "+$rust_nightly" miri --version >/dev/null 2>&1; then
 fi
 
 miri=(cargo "+$rust_nightly" miri test --quiet --package stillpoint --target-dir target/miri)
-# Files cannot be read, which the library expects. The clock is that of the interpreter.
+# Files cannot be read, which the library expects. The clock belongs to the interpreter.
 flags="-Zmiri-strict-provenance -Zmiri-isolation-error=hide -Zmiri-env-set=STILLPOINT_TEST_TIME_FACTOR=100"
 
 echo "-- without leaks"

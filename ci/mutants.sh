@@ -3,7 +3,7 @@
 # time, and expects each test that says `/// Refutes: NAME` to fail. There are three kinds of mutants.
 #
 # - Orderings. One run of the unbroken models records each ordering stronger than Relaxed that they execute. Its name is
-#   that of the function and a number (`ci/orderings.awk`). One build has all of these mutants. Those that no model
+#   the function's with a number (`ci/orderings.awk`). One build has all of these mutants. Those that no model
 #   refutes are in `ci/mutants/unrefuted.txt`, with the reason.
 # - Steps: statements in `step!`, left out one at a time. They are in the same build. A few are refuted by tests on the
 #   machine, with the patches; those of per-CPU data in `ci/percpu.sh`.

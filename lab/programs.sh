@@ -68,7 +68,7 @@ ready() {
         sleep 0.1
     done
 }
-# stop: asks the server to end. Its CPU time is then that of a child that has been waited for.
+# stop: asks the server to end. Its CPU time then counts as that of a waited-for child.
 stop() {
     local i status=0
     kill "$server" 2>/dev/null || true

@@ -89,7 +89,7 @@ parts](examples/tour.c), [C in a Rust program](examples/mixed.c).
   called in its thread, whose destructors of thread-specific data do not run yet; sections of sleepable domains;
   `sp_fence_light`; and counters whose thread has used one before. It must call nothing else. Registering in a handler
   is not safe: it may allocate.
-- *Fork.* The child may use the library at once. Only the thread that forked goes on there, with the sections that it
+- *Fork.* The child may use the library at once. Only the thread that forked continues there, with the sections that it
   had open; other threads' sections of the rcu domain are over. What was deferred before the fork runs in the parent
   only.
 - *Unloading.* After `dlclose`, the shared library stays mapped until the process ends. A library that is to be unloaded
@@ -192,7 +192,7 @@ static inline int sp_rcu_read_lock(void)
     struct sp_rcu_reader_ *reader = sp_thread_v1_.reader;
     uint64_t seen = __atomic_load_n(&reader->gp_seen, __ATOMIC_RELAXED);
     if (SP_LIKELY_(seen == 0)) {
-        /* Release: the store may be read instead of that of the last unlock. */
+        /* Release: the store may be read instead of the one by the last unlock. */
         __atomic_store_n(&reader->gp_seen, __atomic_load_n(sp_thread_v1_.counter, __ATOMIC_RELAXED),
                          __ATOMIC_RELEASE);
         /* The light fence: pairs with the heavy fence of a grace period. */

@@ -96,7 +96,7 @@ static void *writer(void *argument)
         struct sp_cookie cookie;
 #ifdef WITHOUT_GRACE_PERIODS
         mark(old);
-        usleep(1); /* Readers have to run meanwhile. */
+        usleep(1); /* Readers have to run here. */
         continue;
 #endif
         switch (i % 5) {

@@ -152,7 +152,7 @@ unsafe extern "C" fn stillpoint_cond_begin(
     // SAFETY: as above.
     let error = unsafe { mutex::unlock_to_wait(mutex) };
     if error != 0 {
-        // A notification meanwhile was for a thread that waits. SAFETY: begun above.
+        // A notification since then was for a thread that waits. SAFETY: begun above.
         unsafe { stillpoint_cond_end(variable, *node, true) };
     }
     error

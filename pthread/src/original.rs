@@ -42,7 +42,7 @@ macro_rules! originals {
             ///
             /// # Safety
             ///
-            /// As that of the C library.
+            /// As the C library's.
             #[cold]
             pub unsafe fn $name($($argument: $type),*) -> c_int {
                 let address = originals::$name.address();

@@ -5,7 +5,7 @@
 //!
 //! ```sh
 //! cargo run -p stillpoint --example hot_reload              # edits a temporary file, and checks what the threads see
-//! cargo run -p stillpoint --example hot_reload -- FILE      # runs until it is killed: edit FILE meanwhile
+//! cargo run -p stillpoint --example hot_reload -- FILE      # runs until it is killed: edit FILE while it runs
 //! ```
 
 use std::path::{Path, PathBuf};

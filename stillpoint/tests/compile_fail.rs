@@ -55,7 +55,7 @@ fn package() -> PathBuf {
          [dependencies]\nstillpoint = {{ path = {library:?} }}\n[workspace]\n"
     );
     fs::write(package.join("Cargo.toml"), manifest).expect("a file can be written");
-    // The versions of the crates are those of the workspace, if there is one.
+    // The crates have the versions of the workspace, if there is one.
     _ = fs::copy(library.join("../Cargo.lock"), package.join("Cargo.lock"));
     let examples = package.join("examples");
     _ = fs::remove_file(&examples);

@@ -55,7 +55,7 @@ thread_local!(static IN_HANDLER: Cell<bool> = const { Cell::new(false) });
 /// An operation whose runs can be counted in the state of its container.
 trait Operation: Sync {
     fn run(&self);
-    /// Panics unless the state is that of `times` runs.
+    /// Panics unless the state is as after `times` runs.
     fn check(&self, times: u64);
 }
 

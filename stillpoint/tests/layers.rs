@@ -22,8 +22,18 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// The packages whose files do not use each other in circles, by folder.
-const PACKAGES: &[&str] =
-    &["stillpoint", "collections", "capi", "urcu/core", "compat/crossbeam-epoch", "models/litmus"];
+const PACKAGES: &[&str] = &[
+    "stillpoint",
+    "collections",
+    "capi",
+    "urcu/core",
+    "compat/crossbeam-epoch",
+    "models/litmus",
+    "pthread",
+    "lab/harness",
+    "lab/posts",
+    "lab/torture",
+];
 
 /// The code of source files, without comments and tests, by module path: `rcu::guard`, `rcu` for `rcu/mod.rs`, and ``
 /// for the root.
@@ -85,7 +95,11 @@ fn paths(module: &str, is_folder: bool, code: &str) -> Vec<(String, bool)> {
         let tree = rest[at + 4..end].to_owned();
         if is_declaration {
             let public = before.ends_with("pub") || before.ends_with(')');
-            expand("", &tree, &mut |path| found.extend(absolute(path).map(|path| (path, public))));
+            let own = in_inner_module(&rest[..at]).then_some("super::");
+            expand("", &tree, &mut |path| {
+                let path = own.map_or(path, |own| path.strip_prefix(own).unwrap_or(path));
+                found.extend(absolute(path).map(|path| (path, public)));
+            });
         }
         rest.replace_range(at..if is_declaration { end } else { at + 4 }, "");
     }
@@ -101,6 +115,12 @@ fn paths(module: &str, is_folder: bool, code: &str) -> Vec<(String, bool)> {
         }
     }
     found
+}
+
+/// Returns `true` if the code ends in a module that is written in its file, whose `super` is the file.
+fn in_inner_module(code: &str) -> bool {
+    let begins = |line: &str| line.trim_start_matches("pub ").starts_with("mod ") && line.ends_with('{');
+    code.lines().rev().find(|line| *line == "}" || begins(line)).is_some_and(begins)
 }
 
 /// Calls `f` with each path of the tree of a `use` declaration.
@@ -125,8 +145,8 @@ fn expand(prefix: &str, tree: &str, f: &mut dyn FnMut(&str)) {
 }
 
 /// Returns the files that each file uses. A name that a `mod.rs` re-exports counts as imported from its definition. A
-/// call of a method of a type counts as a use of the file with the method, which may be another one than that of the
-/// type.
+/// call of a method of a type counts as a use of the file with the method, which may be another one than the
+/// type's.
 fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
     let is_folder = |module: &str| {
         module.is_empty() || sources.keys().any(|other| other.starts_with(&format!("{module}::")))
@@ -155,7 +175,9 @@ fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
         let to: BTreeSet<_> = paths(module, is_folder(module), code)
             .into_iter()
             .filter(|(_, public)| !(*public && is_folder(module)))
-            .filter_map(|(path, _)| exported.get(&path).cloned().or_else(|| file(&path)))
+            .map(|(path, _)| path)
+            .chain(inner_paths(sources, module, code))
+            .filter_map(|path| exported.get(&path).cloned().or_else(|| file(&path)))
             .filter(|to| to != module)
             .collect();
         uses.insert(module.clone(), to);
@@ -164,6 +186,20 @@ fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
         uses.get_mut(&from).unwrap().insert(to);
     }
     uses
+}
+
+/// Returns the modules of a folder that its own file names in expressions: `backend` for `backend::is_chosen()`.
+fn inner_paths(sources: &Sources, module: &str, code: &str) -> Vec<String> {
+    let prefix = if module.is_empty() { String::new() } else { format!("{module}::") };
+    let inner = sources.keys().filter_map(|other| Some((other, other.strip_prefix(&prefix)?)));
+    let is_named = |name: &str| {
+        let path = format!("{name}::");
+        code.match_indices(&path).any(|(at, _)| {
+            let line = &code[code[..at].rfind('\n').map_or(0, |end| end + 1)..at];
+            !line.ends_with(is_of_name) && !line.ends_with([':', '$']) && !line.contains("use ")
+        })
+    };
+    inner.filter(|(_, name)| !name.contains("::") && is_named(name)).map(|(other, _)| other.clone()).collect()
 }
 
 /// Returns the pairs of a file that calls a method and the file with the method, for methods that are not in the file of
@@ -237,9 +273,9 @@ fn methods(code: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Methods of the standard library that types of these packages have too.
-const OF_STD: &[&str] = &["collect", "parse"];
+const OF_STD: &[&str] = &["collect", "find", "parse"];
 
-/// Returns `true` if the code calls the method of the type: by the type's name, by that of the value if `is_unique`, or
+/// Returns `true` if the code calls the method of the type: by the type's name, by the value's if `is_unique`, or
 /// in a method of the type.
 fn calls(code: &str, name: &str, method: &str, is_unique: bool) -> bool {
     let is_called =
@@ -313,6 +349,15 @@ fn circle_of_imports_is_found() {
     assert_eq!(circles_of(&[("lock", ""), below, ("lock::word", "pub struct Word;\n")]), [""; 0]);
     let upwards = ("lock::word", "pub struct Word;\nfn wait() { crate::lock::queue::wait() }\n");
     assert_eq!(circles_of(&[("lock", ""), below, upwards]), ["lock::queue", "lock::word"]);
+}
+
+#[test]
+fn circle_through_the_file_of_a_folder_is_found() {
+    let below = ("fence::backend", "use super::SHARED;\n");
+    let folder = "static SHARED: u32 = 0;\nmod backend;\n";
+    assert_eq!(circles_of(&[("fence", folder), below]), [""; 0]);
+    let folder = format!("{folder}fn light() {{ backend::is_chosen() }}\n");
+    assert_eq!(circles_of(&[("fence", &folder), below]), ["fence", "fence::backend"]);
 }
 
 #[test]

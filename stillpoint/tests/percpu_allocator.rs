@@ -51,7 +51,7 @@ fn global_allocator_may_count_allocations() {
             });
         }
     });
-    // Repeated until no other thread, such as that of the harness, allocates in between.
+    // Repeated until no other thread, such as the harness, allocates in between.
     loop {
         let before = EXPECTED.load(SeqCst);
         let (counted, sized) = (COUNTED.sum(), SIZES.snapshot().count());

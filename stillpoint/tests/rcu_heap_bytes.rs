@@ -16,7 +16,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: that of `System`.
+// SAFETY: as for `System`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.set(BYTES.get() + layout.size() as isize);

@@ -280,7 +280,7 @@ static void test_cpu_workers(void)
     CHECK(LOAD(called) == before + 101);
 }
 
-/* The program joins the thread of a worker that it has created, also if the worker is freed as that of a CPU. */
+/* The program joins the thread of a worker that it has created, also if the worker is freed as the worker of a CPU. */
 static void test_join_cpu_worker(void)
 {
     struct call_rcu_data *data = create_call_rcu_data(0, -1);

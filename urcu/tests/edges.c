@@ -440,7 +440,7 @@ static void test_fork_beside_section(void)
     join(thread);
 }
 
-/* A callback forks, and goes on in the child: it is the worker there. */
+/* A callback forks, and continues in the child: it is the worker there. */
 static pthread_t worker;
 
 static void end_child(struct rcu_head *unused)

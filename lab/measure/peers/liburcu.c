@@ -13,7 +13,7 @@
 #include <linux/futex.h>
 
 /*
- * Every syscall(2) of liburcu comes here: those of the library through its renamed symbol (build.rs), those of its
+ * Every syscall(2) of liburcu comes here: calls of the library through its renamed symbol (build.rs), calls of its
  * inline functions through this macro.
  */
 long lab_urcu_syscall(long number, ...);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use super::common::sleep;
-use super::faults::set_idle_priority;
 use super::stillness::this_thread;
 
 /// The canary sleeps, then works, again and again: little, so that it does not disturb.
@@ -19,13 +18,11 @@ const WORK: Duration = Duration::from_micros(100);
 static LATE: AtomicU64 = AtomicU64::new(0);
 static THREAD: AtomicU64 = AtomicU64::new(0);
 
-/// Starts the thread, for as long as the process lives; with the lowest priority if `idle`, as some threads have.
-pub(super) fn start(idle: bool) -> anyhow::Result<()> {
+/// Starts the thread, for as long as the process lives. It calls `begin` first, which may lower its priority.
+pub(super) fn start(begin: fn()) -> anyhow::Result<()> {
     let sing = move || {
         THREAD.store(this_thread(), Relaxed);
-        if idle {
-            set_idle_priority();
-        }
+        begin();
         loop {
             let begin = Instant::now();
             sleep(SLEEP);
@@ -45,6 +42,14 @@ pub(super) fn start(idle: bool) -> anyhow::Result<()> {
 /// Returns the longest wait for a CPU of late.
 pub(super) fn late() -> Duration {
     Duration::from_micros(LATE.load(Relaxed))
+}
+
+/// Returns the time after which a wait or a writer that has not moved has lost its wake-up, if other threads run
+/// ([`stillness`](super::stillness) finds it where none does). Shorter if steps can be broken; longer where threads wait
+/// for CPUs.
+pub(super) fn wait_limit() -> Duration {
+    let base = if cfg!(stillpoint_mutants) { Duration::from_secs(2) } else { Duration::from_secs(30) };
+    base + 4 * late()
 }
 
 /// Returns `true` if that is the thread.

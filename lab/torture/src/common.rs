@@ -1,4 +1,4 @@
-//! What all tortures share: options, seeds, verdicts, and how long a wait may last.
+//! What all tortures share: options, seeds, and verdicts.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,6 @@ use std::time::Duration;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::canary;
 use harness::units::seconds;
 
 #[derive(Debug, clap::Args)]
@@ -66,14 +65,6 @@ pub(super) fn sleep(length: Duration) {
     let length = Timespec::try_from(length).expect("the length is short");
     let until = clock_gettime(ClockId::Monotonic).checked_add(length).expect("the length is short");
     while clock_nanosleep_absolute(ClockId::Monotonic, &until).is_err() {}
-}
-
-/// Returns the time after which a wait or a writer that has not moved has lost its wake-up, if other threads run
-/// ([`stillness`](super::stillness) finds it where none does). Shorter if steps can be broken; longer where threads wait
-/// for CPUs.
-pub(super) fn wait_limit() -> Duration {
-    let base = if cfg!(stillpoint_mutants) { Duration::from_secs(2) } else { Duration::from_secs(30) };
-    base + 4 * canary::late()
 }
 
 /// The guarantee that was broken. `ci/torture.sh` names it for each broken step.

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::common::{Broken, Kind, check, sleep, wait_limit};
+use super::canary::wait_limit;
+use super::common::{Broken, Kind, check, sleep};
 use harness::pin;
 
 /// Threads that get signals.
@@ -82,7 +83,7 @@ impl Signals {
     /// Sends a signal to the thread in a random slot, if there is one. One thread sends.
     pub(super) fn send(&self) {
         let slot = &self.threads[fastrand::usize(..self.threads.len())];
-        // Reserved, so that the thread does not end meanwhile.
+        // Reserved, so that the thread does not end before the signal arrives.
         let thread = slot.swap(SENDING, AcqRel);
         if thread != 0 {
             // SAFETY: the thread has not ended, as its slot is reserved.

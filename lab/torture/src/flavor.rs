@@ -78,7 +78,7 @@ pub(super) trait Flavor: 'static {
                 second(seen);
             }
             Shape::Extended => {
-                // Before `first`, as the section that goes on protects what that sees.
+                // Before `first`, as the section that continues protects what that sees.
                 let _other = Self::enter();
                 let seen = first();
                 drop(guard);
@@ -194,7 +194,7 @@ impl Flavor for Qsbr {
         let thread = reader.get_or_insert_with(qsbr::register);
         second(first());
         match shape {
-            // No quiescent state: the section goes on in the next.
+            // No quiescent state: the section continues in the next.
             Shape::Extended => {}
             Shape::Nested => thread.offline(|| ()),
             Shape::Repeated => {

@@ -19,7 +19,8 @@ use crossbeam_utils::CachePadded;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{self, Limits, Stats};
 
-use super::common::{self, fail, sleep, wait_limit};
+use super::canary::wait_limit;
+use super::common::{self, fail, sleep};
 use harness::controls::Controls;
 use harness::progress::Progress;
 use harness::{crew, memory};

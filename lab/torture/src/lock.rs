@@ -11,18 +11,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use stillpoint::lock::lab::AllNodes;
-use stillpoint::lock::{Condvar, Mutex, MutexGuard};
+use stillpoint::lock::{Mutex, MutexGuard};
 
-use super::common::{Kind, ThreadArgs, check, fail, fail_with, require, seeded, sleep, wait_limit};
+use super::common::{Kind, ThreadArgs, check, fail, fail_with, require, seeded, sleep};
 use super::faults::{self, Signals};
+use super::guarded::{CHANGED, LOCK, NAME};
 use super::quota::Quota;
 use super::stillness::Stillness;
 use super::{canary, lock_rounds};
 use harness::crew;
 use harness::progress::Progress;
 use harness::units::duration;
-
-pub(super) const NAME: &str = "lock";
 
 /// Time between two checks, signals, forks.
 const TICK: Duration = Duration::from_millis(5);
@@ -38,17 +37,6 @@ const LEAST: u64 = 100;
 /// Acquisitions after which a thread ends.
 const MOST: u64 = 2_000;
 
-/// What the lock guards: both halves are equal whenever the lock is free.
-#[derive(Debug, Default)]
-pub(super) struct Guarded {
-    first: u64,
-    pub(super) second: u64,
-    /// The thread whose turn it is, in rounds.
-    pub(super) turn: u64,
-}
-
-pub(super) static LOCK: Mutex<Guarded> = Mutex::new(Guarded { first: 0, second: 0, turn: 0 });
-pub(super) static CHANGED: Condvar = Condvar::new();
 /// Signal handlers that acquired this lock, and those that found it locked.
 static HANDLED: Mutex<u64> = Mutex::new(0);
 static FAILED_TRIES: AtomicU64 = AtomicU64::new(0);
@@ -60,23 +48,6 @@ fn handle() {
         None => _ = FAILED_TRIES.fetch_add(1, Relaxed),
     }
     drop(LOCK.try_lock());
-}
-
-impl Guarded {
-    /// Works under the lock. Ends the process if another thread does.
-    pub(super) fn work(&mut self) {
-        self.first += 1;
-        for _ in 0..fastrand::u32(..200) {
-            std::hint::spin_loop();
-        }
-        if fastrand::u8(..) == 0 {
-            thread::yield_now();
-        }
-        self.second += 1;
-        if self.first != self.second {
-            fail(NAME, Kind::Exclusion, "two threads held the lock");
-        }
-    }
 }
 
 /// What the threads share.
@@ -103,7 +74,7 @@ struct Count {
 /// Runs the torture. Returns what passed.
 pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     faults::handle_signals(handle)?;
-    canary::start(true)?;
+    canary::start(faults::set_idle_priority)?;
     let slots = args.threads.get();
     let (quota, restricted) = match Quota::new() {
         Ok(quota) => (Some(quota), format!("{} of them with a CPU quota", slots / 4)),
@@ -250,7 +221,7 @@ impl Run {
         self.waits.iter().enumerate().find_map(|(slot, wait)| {
             let since = Duration::from_nanos(wait.load(Relaxed).checked_sub(1)?);
             let lasted = now.saturating_sub(since);
-            (lasted > wait_limit())
+            (lasted > canary::wait_limit())
                 .then(|| format!("thread {slot} has waited for {:.1} s: {LOCK:?}", lasted.as_secs_f64()))
         })
     }

@@ -9,7 +9,7 @@ use stillpoint::lock::lab::AllNodes;
 
 use super::canary;
 use super::common::{Kind, fail, seeded, sleep};
-use super::lock::{CHANGED, LOCK, NAME};
+use super::guarded::{CHANGED, Guarded, LOCK, NAME};
 use super::stillness::Stillness;
 use harness::crew;
 
@@ -63,7 +63,7 @@ fn take_in_time() -> u64 {
     LOCK.try_lock_for(Duration::from_micros(fastrand::u64(..1000))).map_or(0, hold)
 }
 
-fn hold(mut guard: MutexGuard<'_, super::lock::Guarded>) -> u64 {
+fn hold(mut guard: MutexGuard<'_, Guarded>) -> u64 {
     guard.work();
     sleep(Duration::from_micros(fastrand::u64(..500)));
     if fastrand::u8(..8) == 0 {

@@ -13,6 +13,7 @@ mod faults;
 mod flavor;
 mod flood;
 mod futures;
+mod guarded;
 mod history;
 mod lock;
 mod lock_rounds;
@@ -98,7 +99,7 @@ fn torture(name: &Name) {
         Name::Qsbr(args) => common("qsbr", args, &|seed| run::run::<flavor::Qsbr>(args, seed)),
         Name::Srcu(args) => common("srcu", args, &|seed| run::run::<flavor::Srcu>(args, seed)),
         Name::Percpu(args) => common(percpu::NAME, &args.common, &|_| percpu::run(args)),
-        Name::Lock(args) => common(lock::NAME, &args.common, &|_| lock::run(args)),
+        Name::Lock(args) => common(guarded::NAME, &args.common, &|_| lock::run(args)),
         Name::Rwlock(args) => common(rwlock::NAME, &args.common, &|_| rwlock::run(args)),
         Name::Map(args) => common(map::NAME, args, &|_| map::run(args)),
         Name::All(args) => common("all", args, &|seed| all::run(args, seed)),

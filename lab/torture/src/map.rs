@@ -13,7 +13,7 @@ use stillpoint::rcu::{self, Global, Guard};
 use stillpoint_collections::HashMap;
 
 use super::canary;
-use super::common::{Common, Kind, check, fail, require, seeded, sleep, wait_limit};
+use super::common::{Common, Kind, check, fail, require, seeded, sleep};
 use super::stillness::Stillness;
 use harness::crew;
 use harness::progress::Progress;
@@ -251,7 +251,7 @@ fn interval() -> anyhow::Result<u64> {
         let mut stillness = Stillness::new();
         while !threads.iter().all(|thread| thread.is_finished()) {
             sleep(TICK);
-            if stillness.check(canary::is) || begin.elapsed() > INTERVAL + wait_limit() {
+            if stillness.check(canary::is) || begin.elapsed() > INTERVAL + canary::wait_limit() {
                 fail(NAME, Kind::Hang, "threads do not end");
             }
         }
@@ -268,7 +268,7 @@ fn interval() -> anyhow::Result<u64> {
 
 /// Runs the torture. Returns what passed.
 pub(super) fn run(args: &Common) -> anyhow::Result<String> {
-    canary::start(false)?;
+    canary::start(|| ())?;
     let total = Duration::from_secs_f64(args.seconds);
     let progress = Progress::new("torture map", args.seconds.ceil() as usize, total);
     let (begin, mut changes, mut intervals) = (Instant::now(), 0, 0);

@@ -6,7 +6,7 @@
 //! ends. An updater that sees an odd clock and then waits for a grace period must not see the same value afterwards
 //! ([`ClockSnapshot`]). That is sound because
 //!
-//! - an odd clock is that of a section whose beginning the grace period sees: the reader executes a light fence before
+//! - an odd clock belongs to a section whose beginning the grace period sees: the reader executes a light fence before
 //!   the step, the grace period a heavy one after the snapshot, and the two are ordered. The heavy one cannot be first,
 //!   as then the snapshot before it would not have seen the step. (Without fences, as in `qsbr`, the thread was online
 //!   before.)

@@ -11,7 +11,7 @@ use stillpoint::percpu::{Counter, Histogram, Pool};
 use support::rseq;
 
 use super::canary;
-use super::common::{Kind, ThreadArgs, check, fail, require, seeded, sleep, wait_limit};
+use super::common::{Kind, ThreadArgs, check, fail, require, seeded, sleep};
 use super::faults::{self, Signals};
 use harness::progress::Progress;
 use harness::{crew, pin};
@@ -193,7 +193,7 @@ fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
         containers.stop.store(true, Relaxed);
         let stopped = Instant::now();
         while !workers.iter().all(|worker| worker.is_finished()) {
-            if stopped.elapsed() > wait_limit() {
+            if stopped.elapsed() > canary::wait_limit() {
                 fail(NAME, Kind::Hang, "a thread has not ended");
             }
             sleep(Duration::from_millis(1));
@@ -211,7 +211,7 @@ fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
 pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     println!("per-CPU data: {}", stillpoint::percpu::report());
     let cpus = pin::allowed()?;
-    canary::start(false)?;
+    canary::start(|| ())?;
     faults::handle_signals(|| {
         // SAFETY: the containers live until all threads that get signals have ended.
         if let Some(containers) = unsafe { CURRENT.load(Acquire).as_ref() } {

@@ -13,7 +13,7 @@ use fastrand::Rng;
 use stillpoint::Domain as _;
 use stillpoint::rcu::Limits;
 
-use super::common::{Common, Kind, check, fail, require, seeded, sleep, wait_limit};
+use super::common::{Common, Kind, check, fail, require, seeded, sleep};
 use super::flavor::Flavor;
 use super::slots::{BLOCKING_MODES, READERS, WAIT_MODES, slot_name};
 use super::state::{TestState, UpdaterState};
@@ -55,7 +55,7 @@ struct Coordinator {
 /// Runs the torture. Returns what passed.
 pub(super) fn run<F: Flavor>(args: &Common, seed: u64) -> anyhow::Result<String> {
     let state = TestState::new()?;
-    canary::start(false)?;
+    canary::start(|| ())?;
     if F::READS_IN_HANDLERS {
         faults::handle_signals(|| reader::interrupt::<F>(state))?;
     }
@@ -221,7 +221,7 @@ impl Coordinator {
             self.tick::<F>();
             let waited = self.state.clock() - begin;
             let still = stillness.check(|thread| self.state.excuses(thread));
-            if still || waited > wait_limit() {
+            if still || waited > canary::wait_limit() {
                 let why = if still { ", and no thread runs" } else { "" };
                 let what = format!("a thread has not {what} for {:.1} s{why}", waited.as_secs_f64());
                 fail(self.name, Kind::Hang, &describe::<F>(self.state, &what, None));
@@ -269,7 +269,7 @@ fn stuck<F: Flavor>(state: &TestState) -> Option<String> {
     state.updaters.iter().enumerate().find_map(|(updater, own)| {
         let (mode, since) = own.busy()?;
         let lasted = state.clock().saturating_sub(since);
-        (lasted > wait_limit()).then(|| {
+        (lasted > canary::wait_limit()).then(|| {
             let lasted = lasted.as_secs_f64();
             let what = format!("{mode:?} of updater {updater} has not returned for {lasted:.1} s");
             describe::<F>(state, &what, Some(updater))

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use stillpoint::lock::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 
 use super::canary;
-use super::common::{Kind, ThreadArgs, check, fail, require, seeded, sleep, wait_limit};
+use super::common::{Kind, ThreadArgs, check, fail, require, seeded, sleep};
 use super::far::Far;
 use super::faults::have_cpu;
 use super::stillness::Stillness;
@@ -83,7 +83,7 @@ fn pause() {
 
 /// Runs the torture. Returns what passed.
 pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
-    canary::start(false)?;
+    canary::start(|| ())?;
     let total = Duration::from_secs_f64(args.common.seconds);
     let progress = Progress::new("torture rwlock", args.common.seconds.ceil() as usize, total);
     let (cpus, far) = (pin::allowed()?, Far::new());
@@ -192,7 +192,7 @@ fn interval(
         while !threads.iter().all(|thread| thread.is_finished()) {
             sleep(TICK);
             let still = stillness.check(canary::is);
-            if still || begin.elapsed() > length + wait_limit() {
+            if still || begin.elapsed() > length + canary::wait_limit() {
                 let why = if still { "none runs" } else { "time is over" };
                 fail(NAME, Kind::Hang, &format!("threads do not end, and {why}"));
             }

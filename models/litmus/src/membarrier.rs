@@ -2,7 +2,7 @@
 //!
 //! The kernel interrupts each CPU that runs a thread of the process, and the interrupt executes a full fence. The caller
 //! executes one before it sends the interrupts, and one after all of them have been answered. A thread that is not
-//! running has passed the full fence of a context switch meanwhile, which the caller's fences pair with in the same way
+//! running has passed the full fence of a context switch since, which the caller's fences pair with in the same way
 //! (`Documentation/scheduler/membarrier.rst`).
 //!
 //! A `MEMBARRIER` therefore becomes a handshake of ordinary instructions:
@@ -63,7 +63,7 @@ impl Placed {
     fn place(mut self, caller: usize, at: usize, aborts: bool) -> Vec<Self> {
         let request = self.locations;
         self.locations += self.threads.len();
-        // The location of the answer of a thread. The caller's would be that of the request.
+        // The location of the answer of a thread. The caller's would be the location of the request.
         let answer = |thread: usize| request + if thread < caller { thread + 1 } else { thread };
         let others = (0..self.threads.len()).filter(|&thread| thread != caller).collect::<Vec<_>>();
         let mut handshake = vec![Op::Fence(FULL), Op::Put { at: request, value: 1 }];

@@ -175,8 +175,8 @@ pub enum Op {
         at: Register,
         order: Order,
     },
-    /// The same, without a store if the value is not that of `expected`. The old value goes to `to`: if it is the
-    /// expected one, either that of the load or that of `expected`, which differ in what they depend on.
+    /// The same, without a store if the value is not `expected`. The old value goes to `to`: if it is the
+    /// expected one, either the one loaded or `expected` itself, which differ in what they depend on.
     CompareSwap {
         to: Register,
         expected: Register,

@@ -1,11 +1,14 @@
-//! The choice of the backend, made once in a process, and the report on it.
+//! The choice of the backend, made once in a process, with the report on it, and the heavy fence, which follows from it.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU8, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::OnceLock;
 
+use crossbeam_utils::CachePadded;
+
 use super::reason::BackendReason;
-use super::{SHARED, membarrier, signal};
+use super::{membarrier, signal};
+use crate::sync::shared_seq::SharedSeq;
 use crate::sync::{ForkSafe, Requested};
 use crate::sys::fork::{ForkHook, register_for_fork};
 use crate::sys::init_array;
@@ -187,7 +190,7 @@ pub unsafe fn in_child() {
             unsafe { REPORT.overwrite(OnceLock::new()) };
         }
     }
-    SHARED.reset_in_child();
+    HEAVY.rounds.reset_in_child();
     // SAFETY: the only thread, which did not fork within a fence.
     unsafe { signal::reset_in_child() };
 }
@@ -200,4 +203,68 @@ pub fn backend() -> Backend {
 /// Returns what was chosen and why. Chooses the backend if that has not been done.
 pub fn report() -> &'static Report {
     init()
+}
+
+/// Heavy fences, which callers share: one that starts after a call serves that call, whichever thread issues it (see
+/// [`crate::sync::shared_seq`]).
+struct Heavy {
+    calls: AtomicU64,
+    rounds: SharedSeq,
+}
+
+static HEAVY: CachePadded<Heavy> =
+    CachePadded::new(Heavy { calls: AtomicU64::new(0), rounds: SharedSeq::new() });
+
+/// Executes the rare side of the fence: orders what this thread did before against what it does afterwards, for every
+/// thread that executes a [`light`](super::light) or `heavy` fence.
+///
+/// Costs one system call, and an interrupt to each CPU that runs this process. Concurrent callers share them.
+///
+/// # Panics
+///
+/// If the kernel denies `membarrier`, or the signal, although it allowed it when the backend was chosen.
+pub fn heavy() {
+    let backend = backend();
+    // Relaxed: statistics. The end of the round that serves the caller is a Release, for `stats`.
+    HEAVY.calls.fetch_add(1, Relaxed);
+    match backend {
+        Backend::Membarrier => HEAVY.rounds.run_or_wait(membarrier::fence),
+        Backend::Signal => HEAVY.rounds.run_or_wait(signal::fence),
+        Backend::SeqCst => fence(SeqCst),
+    }
+}
+
+/// Counters of heavy fences since the start of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Stats {
+    /// Calls of [`heavy`].
+    pub calls: u64,
+    /// Process-wide fences executed for them: fewer if callers shared a fence.
+    pub issued: u64,
+}
+
+impl fmt::Display for Stats {
+    /// One line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} heavy fences for {} calls", self.issued, self.calls)
+    }
+}
+
+/// Returns how many times [`heavy`] was called, and how many fences were executed.
+///
+/// ```
+/// use stillpoint::fence;
+///
+/// let before = fence::stats();
+/// fence::heavy();
+/// let after = fence::stats();
+/// assert!(after.calls > before.calls, "{after}");
+/// ```
+pub fn stats() -> Stats {
+    // In this order, so that each counted fence has a counted call.
+    let issued = HEAVY.rounds.completed();
+    let calls = HEAVY.calls.load(Relaxed);
+    Stats { calls, issued: if backend() == Backend::SeqCst { calls } else { issued } }
 }

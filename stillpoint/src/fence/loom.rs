@@ -3,8 +3,6 @@
 use crate::sync::model::interrupt_all;
 pub use crate::sync::model::light_is_compiler_fence;
 
-pub mod shared_fence;
-
 /// Nothing, as on the machine with `membarrier`.
 pub fn light() {}
 

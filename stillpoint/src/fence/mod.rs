@@ -85,22 +85,19 @@
 //! assert!(close());
 //! ```
 
-use core::fmt;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
-
-use crossbeam_utils::CachePadded;
 
 pub(crate) mod backend;
 mod membarrier;
 mod reason;
-mod shared_fence;
 #[cfg_attr(not(feature = "signal-fence"), path = "no_signal.rs")]
 mod signal;
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests;
 
-pub use backend::{Backend, BackendAlreadySet, Report, backend, init, report, set_backend};
-use shared_fence::SharedFence;
+pub use backend::{
+    Backend, BackendAlreadySet, Report, Stats, backend, heavy, init, report, set_backend, stats,
+};
 
 /// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.
 ///
@@ -151,59 +148,4 @@ pub fn register_thread() -> bool {
         Backend::Signal => signal::register(),
         Backend::SeqCst => false,
     }
-}
-
-/// Heavy fences, which callers share.
-static SHARED: CachePadded<SharedFence> = CachePadded::new(SharedFence::new());
-
-/// Executes the rare side of the fence: orders what this thread did before against what it does afterwards, for every
-/// thread that executes a [`light`] or `heavy` fence.
-///
-/// Costs one system call, and an interrupt to each CPU that runs this process. Concurrent callers share them.
-///
-/// # Panics
-///
-/// If the kernel denies `membarrier`, or the signal, although it allowed it when the backend was chosen.
-pub fn heavy() {
-    match backend() {
-        Backend::Membarrier => SHARED.call(membarrier::fence),
-        Backend::Signal => SHARED.call(signal::fence),
-        Backend::SeqCst => {
-            SHARED.count_call();
-            fence(SeqCst);
-        }
-    }
-}
-
-/// Counters of heavy fences since the start of the process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Stats {
-    /// Calls of [`heavy`].
-    pub calls: u64,
-    /// Process-wide fences executed for them: fewer if callers shared a fence.
-    pub issued: u64,
-}
-
-impl fmt::Display for Stats {
-    /// One line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} heavy fences for {} calls", self.issued, self.calls)
-    }
-}
-
-/// Returns how many times [`heavy`] was called, and how many fences were executed.
-///
-/// ```
-/// use stillpoint::fence;
-///
-/// let before = fence::stats();
-/// fence::heavy();
-/// let after = fence::stats();
-/// assert!(after.calls > before.calls, "{after}");
-/// ```
-pub fn stats() -> Stats {
-    let (calls, issued) = SHARED.stats();
-    Stats { calls, issued: if backend() == Backend::SeqCst { calls } else { issued } }
 }

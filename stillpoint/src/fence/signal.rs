@@ -122,7 +122,7 @@ pub(super) fn register() -> bool {
     rt_signal::unblock(SIGNAL.load(Relaxed));
     let tid = tid();
     let locked = lock();
-    // First that of an earlier thread with this id (1).
+    // First the entry of an earlier thread with this id (1).
     let place = members_with(tid).chain(members_with(0)).next().or_else(Member::append);
     if let Some(own) = place {
         own.tid.store(tid, Relaxed);

@@ -17,7 +17,7 @@ extern "C" fn on_trap(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context of the interrupted thread.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
     let next = context.uc_mcontext.gregs[libc::REG_RIP as usize];
-    // SAFETY: the code goes on behind the next instruction, whose bytes need no alignment.
+    // SAFETY: code follows the next instruction, whose bytes need no alignment.
     let bytes = unsafe { ptr::with_exposed_provenance::<[u8; 3]>(next as usize).read() };
     // `mfence`, or an instruction with a `lock` prefix.
     if bytes == [0x0f, 0xae, 0xf0] || bytes[0] == 0xf0 {

@@ -50,22 +50,26 @@ impl GpAudit {
     }
 
     /// Returns the ticket of a caller, which takes it before its snapshot.
+    #[inline]
     pub fn ticket(&self) -> AuditTicket {
         // A read-modify-write, as a load might be older.
         AuditTicket(self.begun.each_ref().map(|begun| begun.fetch_add(0, Relaxed)))
     }
 
     /// Begins a grace period. Called by the leader, after the start of its round.
+    #[inline]
     pub fn begin(&self) -> AuditTicket {
         AuditTicket(self.begun.each_ref().map(|begun| begun.fetch_add(1, Relaxed) + 1))
     }
 
     /// Ends the grace period `number`. Called by the leader, before the end of its round.
+    #[inline]
     pub fn end(&self, number: AuditTicket) {
         zip(&self.ended, number.0).for_each(|(ended, number)| ended.store(number, Relaxed));
     }
 
     /// Asserts that a grace period has begun and ended since the caller took `ticket`.
+    #[inline]
     #[track_caller]
     pub fn assert_full_gp(&self, ticket: AuditTicket) {
         for (ended, begun) in zip(&self.ended, ticket.0) {

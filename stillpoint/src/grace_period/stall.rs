@@ -160,15 +160,15 @@ pub enum StalledReaders {
     /// At least one.
     Threads(Vec<StalledReader>),
     /// `count` open sections of the domain of [`crate::srcu`] that was made at `site`. If `inherited`, some may be
-    /// those of threads that the process lost when it was forked. `begun_at`: see [`Stall::sections_begun_at`].
-    Sections { count: u64, begun_at: SectionSites, site: &'static Location<'static>, inherited: bool },
+    /// sections of threads that the process lost when it was forked. `begun_at`: see [`Stall::sections_begun_at`].
+    Sections { count: u64, begun_at: SiteCounts, site: &'static Location<'static>, inherited: bool },
     /// For [`Domain::close`](crate::srcu::Domain::close): the other handles of the domain that was made at `site`, and
     /// its open sections.
-    Handles { handles: u64, sections: u64, begun_at: SectionSites, site: &'static Location<'static> },
+    Handles { handles: u64, sections: u64, begun_at: SiteCounts, site: &'static Location<'static> },
 }
 
 /// Where open sections began, and how many there.
-type SectionSites = Vec<(&'static Location<'static>, u64)>;
+type SiteCounts = Vec<(&'static Location<'static>, u64)>;
 
 /// A thread that blocks a grace period: it is inside a section, or has not reported. See [`Stall::readers`].
 #[derive(Debug, Clone)]

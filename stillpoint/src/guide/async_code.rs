@@ -48,10 +48,10 @@
 //!
 //! | a task writes | the executor's thread |
 //! |---|---|
-//! | `pointer.replace(new).await;` | goes on with other tasks; the task continues after a grace period, and has the old value |
-//! | `pointer.replace(new);` | goes on at once; but while the backlog is above its [limits](crate::rcu::Limits), it blocks, for ten seconds at most |
+//! | `pointer.replace(new).await;` | runs other tasks; the task continues after a grace period, and has the old value |
+//! | `pointer.replace(new);` | continues at once; but while the backlog is above its [limits](crate::rcu::Limits), it blocks, for ten seconds at most |
 //! | `pointer.replace(new).wait();` | blocks for a grace period: not in a task |
-//! | [`GracePeriod::now_in(domain)`](crate::rcu::GracePeriod::now_in)`.await` | goes on with other tasks |
+//! | [`GracePeriod::now_in(domain)`](crate::rcu::GracePeriod::now_in)`.await` | runs other tasks |
 //! | [`barrier`](crate::Domain::barrier) | blocks: only in `spawn_blocking`, or after the executor has ended |
 //!
 //! So a task that changes something now and then awaits the old value, outside of every guard of the domain:
@@ -60,7 +60,7 @@
 //! use stillpoint::{rcu::Rcu, srcu};
 //!
 //! async fn reload(config: &Rcu<String, srcu::Domain>, new: String) -> String {
-//!     let old = config.replace(new).await; // other tasks run meanwhile
+//!     let old = config.replace(new).await; // other tasks run until then
 //!     // No task reads `old` any more. It is dropped here, not in a thread of the library.
 //!     old
 //! }

@@ -56,7 +56,7 @@
 //! Differences:
 //!
 //! - A writer does not wait for readers: they use the old value until their sections end. If no reader may use it any
-//!   more when the writer goes on, use `pointer.replace(new).wait()`.
+//!   more when the writer continues, use `pointer.replace(new).wait()`.
 //! - `modify` and `update` copy the value. If it is large, put parts of it into `Arc`s or into `Rcu`s of their own.
 //! - The value must be `Send`, `Sync` and `'static`: it may outlive the `Rcu`, and another thread may drop it.
 //! - Writers do not exclude each other: `modify` and `update` call their closure again if another writer was faster. If

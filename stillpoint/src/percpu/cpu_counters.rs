@@ -234,7 +234,7 @@ impl<const N: usize> CpuCounters<N> {
             header.write(Header { cpus: report.cpus(), memory });
             header.cast::<CpuArea>().add(1)
         };
-        // Release: publishes the areas; pairs with the Acquire in `areas`. Acquire: sees those of a faster thread.
+        // Release: publishes the areas; pairs with the Acquire in `areas`. Acquire: sees the areas of a faster thread.
         match self.all.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => {
                 if fast && report.library_offset() != 0 {

@@ -4,7 +4,7 @@
 //! thread may be migrated between finding its word and changing it, so the change still needs a `lock` instruction,
 //! unless it is made in a *restartable sequence* (`rseq(2)`): a few instructions that end with one store. If the kernel
 //! preempts or migrates the thread, or delivers a signal, before that store, the thread continues at an abort handler,
-//! which tries again or falls back. The idea is that of the per-CPU critical sections of Paul Turner and Andrew Hunter
+//! which tries again or falls back. The idea comes from the per-CPU critical sections of Paul Turner and Andrew Hunter
 //! (2015).
 //!
 //! | container | what it is |

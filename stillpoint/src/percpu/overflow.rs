@@ -29,7 +29,7 @@ impl Overflow {
         self.len.load(Relaxed)
     }
 
-    /// Acquires the lock, unless another thread has it. `cpu` is that of the array, and `words` are its own. Pushes
+    /// Acquires the lock, unless another thread has it. `cpu` is the CPU of the array, and `words` are its own. Pushes
     /// insert the CPU into `used`.
     pub fn try_lock<'a>(
         &'a self,

@@ -62,7 +62,7 @@ pub unsafe trait Pointable {
     unsafe fn drop(pointer: NonNull<()>);
 }
 
-// SAFETY: the pointer is that of a `Box`.
+// SAFETY: the pointer comes from a `Box`.
 unsafe impl<T> Pointable for T {
     const ALIGN: usize = align_of::<T>();
     const NEEDS_DROP: bool = mem::needs_drop::<T>();
@@ -187,7 +187,7 @@ unsafe impl<H, T> Pointable for HeaderSlice<H, [T]> {
     }
 }
 
-// SAFETY: that of a `HeaderSlice` without a header.
+// SAFETY: as for a `HeaderSlice` without a header.
 unsafe impl<T> Pointable for [T] {
     const ALIGN: usize = HeaderSlice::<(), [T]>::ALIGN;
     const NEEDS_DROP: bool = mem::needs_drop::<T>();
@@ -215,7 +215,7 @@ unsafe impl<T> Pointable for [T] {
     }
 }
 
-// SAFETY: that of a slice of bytes.
+// SAFETY: as for a slice of bytes.
 unsafe impl Pointable for str {
     const ALIGN: usize = <[u8]>::ALIGN;
     const NEEDS_DROP: bool = false;
@@ -227,7 +227,7 @@ unsafe impl Pointable for str {
 
     #[inline(always)]
     unsafe fn deref<'a>(pointer: NonNull<()>) -> &'a str {
-        // SAFETY: the caller's contract; the bytes are those of a string.
+        // SAFETY: the caller's contract; the bytes are a string's.
         unsafe { core::str::from_utf8_unchecked(<[u8]>::deref(pointer)) }
     }
 

@@ -3,7 +3,7 @@
 use super::Global;
 use crate::domain::static_domain::StaticDomain as _;
 
-/// Adds `count` readers without threads to [`Global`], which are active or like those of idle threads. They stay.
+/// Adds `count` readers without threads to [`Global`], which are active, or idle. They stay.
 ///
 /// # Panics
 ///

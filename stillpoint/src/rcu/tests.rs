@@ -182,7 +182,7 @@ fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
             drop(GUARD.take());
             check();
             assert!(!Own::in_read_section());
-            // The next section is that of an active thread, and the one after it enters by the fast path.
+            // The next section belongs to an active thread, and the one after it enters by the fast path.
             read_twice();
             let is_fast = Own::with_thread_state(|local| {
                 local.registration.reader().is_some_and(|reader| ptr::eq(reader, local.registration.fast()))

@@ -199,7 +199,7 @@ private_unless_loom! {
 
 /// The key of the task of a parked domain.
 #[cfg(not(loom))]
-pub(crate) fn parked_at(domain: &impl RawDomain, due: u64) -> lazy_timer::Key {
+pub(crate) fn parked_at(domain: &impl RawDomain, due: u64) -> lazy_timer::TimerKey {
     (due, address(domain).addr())
 }
 

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::worker_pool;
+use super::worker_pool::{self, Task};
 use crate::sync::{ForkSafe, now};
 
 /// Nanoseconds for which a task may block the others that are due.
@@ -28,9 +28,7 @@ const PATIENCE: u64 = 10_000_000;
 static TIMER: ForkSafe<LazyTimer> = ForkSafe::new(LazyTimer::new());
 
 /// When a domain is due, in nanoseconds of [`now`], and its address.
-pub type Key = (u64, usize);
-
-type Task = Box<dyn FnOnce() + Send>;
+pub type TimerKey = (u64, usize);
 
 struct LazyTimer {
     parked: Mutex<Parked>,
@@ -39,7 +37,7 @@ struct LazyTimer {
 }
 
 struct Parked {
-    tasks: BTreeMap<Key, Task>,
+    tasks: BTreeMap<TimerKey, Task>,
     /// See invariant 1.
     has_timer: bool,
     /// Runners that have not ended.
@@ -98,7 +96,7 @@ impl LazyTimer {
 
 /// Has `task` called at the time of `key`, but for delays by other tasks. Returns `false` if there is no thread.
 #[must_use]
-pub fn park(key: Key, task: impl FnOnce() + Send + 'static) -> bool {
+pub fn park(key: TimerKey, task: impl FnOnce() + Send + 'static) -> bool {
     let timer = TIMER.get();
     let mut parked = timer.lock();
     parked.has_timer = parked.has_timer || worker_pool::submit(run_timer);
@@ -115,13 +113,13 @@ pub fn park(key: Key, task: impl FnOnce() + Send + 'static) -> bool {
 }
 
 /// Drops the task, if it has not been taken to be run.
-pub fn unpark(key: Key) {
+pub fn unpark(key: TimerKey) {
     let task = TIMER.get().lock().tasks.remove(&key);
     drop(task);
 }
 
 /// Returns `true` if the task has not been taken to be run, nor been dropped.
-pub fn is_parked(key: Key) -> bool {
+pub fn is_parked(key: TimerKey) -> bool {
     TIMER.get().lock().tasks.contains_key(&key)
 }
 

@@ -361,7 +361,7 @@ impl Queue {
         let leave = claim.with(|consumer| {
             consumer.advance(self, engine);
             // Not if nothing lies behind those that are ready: the owner may have stopped, and there is no grace period to
-            // wait for meanwhile. Nor if there is a callback that only the worker may run: each would stop at the other's.
+            // wait for. Nor if there is a callback that only the worker may run: each would stop at the other's.
             !all && consumer.activity.pushes
                 && self.tail() > self.front.ready_end.load(Relaxed)
                 && self.owner_may_run_from(consumer.next)

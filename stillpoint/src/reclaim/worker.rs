@@ -138,7 +138,7 @@ impl CallbackWorker {
         if !is_missing || lazy && self.park_instead(domain) || start_worker(domain) || park_instead() {
             return true;
         }
-        // The callbacks stay; the next push tries again. A thread that found a worker meanwhile, and waits, must look
+        // The callbacks stay; the next push tries again. A thread that has found a worker since, and waits, must look
         // again.
         self.state.give_up();
         step!("start-failure-without-notify", self.progress.notify_all());
@@ -158,7 +158,7 @@ impl CallbackWorker {
         // No fence: if this misses a callback, the task finds it soon.
         let has_work = || !domain.is_parked(due);
         if self.state.leave_running(PARKED, || (), has_work) == GoIdle::Idle {
-            // A caller of `barrier` that found a worker meanwhile does not wait for the task, which others may delay.
+            // A caller of `barrier` that has found a worker since does not wait for the task, which others may delay.
             step!("parked-without-notify", self.progress.notify_all());
             return true;
         }

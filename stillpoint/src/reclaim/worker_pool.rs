@@ -33,7 +33,7 @@ use crate::sys::thread::{self, with_all_blocked};
 static POOL: ForkSafe<WorkerPool> = ForkSafe::new(WorkerPool::new());
 
 /// What a worker does.
-type Task = Box<dyn FnOnce() + Send>;
+pub type Task = Box<dyn FnOnce() + Send>;
 
 /// Runs the task in a worker. Returns `false` if it will not run, as no worker is idle and none can be started.
 ///

@@ -125,8 +125,8 @@ impl WorkerState {
 
     /// For a caller that could not provide a worker: there is none.
     pub fn give_up(&self) {
-        // Release: pairs with the Acquire in `wake` by the next worker's provider. A thread that relied on this worker
-        // meanwhile pushes again some day, or waits and is notified.
+        // Release: pairs with the Acquire in `wake` by the next worker's provider. A thread that has
+        // relied on this worker pushes again some day, or waits and is notified.
         self.state.swap(IDLE, Release);
     }
 

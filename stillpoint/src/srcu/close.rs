@@ -14,7 +14,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::time::Duration;
 
-use super::close_waiters::WaiterId;
+use super::close_waiters::CloseWaiterId;
 use super::domain::{Domain, WorkerRef};
 use super::state::NAME;
 use crate::grace_period::engine::ReaderSet as _;
@@ -92,7 +92,7 @@ impl Domain {
 #[must_use = "does nothing unless waited for"]
 pub struct Close {
     domain: WorkerRef,
-    id: WaiterId,
+    id: CloseWaiterId,
     /// Where it was made.
     site: &'static Location<'static>,
 }

@@ -21,30 +21,30 @@ use crate::sync::{ForkSafe, Mutex, MutexGuard};
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct CloseWaiters(ForkSafe<Mutex<Waiters>>);
+pub(super) struct CloseWaiters(ForkSafe<Mutex<Wakers>>);
 
 #[derive(Debug)]
-struct Waiters {
+struct Wakers {
     /// See invariant 1.
     has_task: bool,
-    wakers: BTreeMap<WaiterId, Waker>,
+    wakers: BTreeMap<CloseWaiterId, Waker>,
 }
 
 /// Identifies a future: 0 while it is not one of the waiters.
-pub(super) type WaiterId = u64;
+pub(super) type CloseWaiterId = u64;
 
 /// The last id given out, in all domains. The child of a fork continues counting, as it inherits futures.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
 impl CloseWaiters {
     pub(super) const fn new() -> Self {
-        Self(ForkSafe::new(Mutex::new(Waiters { has_task: false, wakers: BTreeMap::new() })))
+        Self(ForkSafe::new(Mutex::new(Wakers { has_task: false, wakers: BTreeMap::new() })))
     }
 
     /// Has `waker` called when the domain is closed. `id` is the future's, as its last call left it. `submit` has a
     /// thread wait for that and call [`wake_all`](Self::wake_all), or returns `false` if there is no thread. Returns
     /// `false` then: the caller must wait itself.
-    pub(super) fn add(&self, id: &mut WaiterId, waker: &Waker, submit: impl FnOnce() -> bool) -> bool {
+    pub(super) fn add(&self, id: &mut CloseWaiterId, waker: &Waker, submit: impl FnOnce() -> bool) -> bool {
         if *id == 0 {
             // Relaxed: only the numbers matter.
             *id = LAST_ID.fetch_add(1, Relaxed) + 1;
@@ -79,7 +79,7 @@ impl CloseWaiters {
     }
 
     /// Removes a future that is dropped.
-    pub(super) fn remove(&self, id: WaiterId) {
+    pub(super) fn remove(&self, id: CloseWaiterId) {
         let old = self.lock().wakers.remove(&id);
         drop(old);
     }
@@ -91,10 +91,10 @@ impl CloseWaiters {
     /// The calling thread is the only one in the process, and was not in the middle of another method when it forked.
     pub(super) unsafe fn reset_in_child(&self) {
         // SAFETY: the caller's contract; references to the waiters live no longer than a call of a method.
-        unsafe { self.0.overwrite(Mutex::new(Waiters { has_task: false, wakers: BTreeMap::new() })) };
+        unsafe { self.0.overwrite(Mutex::new(Wakers { has_task: false, wakers: BTreeMap::new() })) };
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiters> {
+    fn lock(&self) -> MutexGuard<'_, Wakers> {
         // Nothing under the lock panics (invariant 2).
         self.0.get().lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -87,7 +87,7 @@
 //!   [`OwnedGuard`], which holds a handle, for ever.
 //! - A grace period sums four words of every CPU that the machine may ever have. With hundreds of CPUs that takes some
 //!   microseconds, about as long as the heavy fence. A domain takes 4 KiB, and 128 bytes for each such CPU.
-//! - Threads that retire values while the backlog exceeds its [limits](crate::Domain::set_limits) go on at about a mebibyte
+//! - Threads that retire values while the backlog exceeds its [limits](crate::Domain::set_limits) continue at about a mebibyte
 //!   a second, since they may be inside a section themselves: so one section should not retire more than the limits.
 //! - A section takes two or three times as long as one of [`crate::rcu`], which readers that do not sleep should use.
 //!

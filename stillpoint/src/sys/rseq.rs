@@ -80,7 +80,7 @@ fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
         return None;
     }
     let addresses: *const [*const u8; 2];
-    // The label is that of two words in another section.
+    // The label belongs to two words in another section.
     macro_rules! address_of_words {
         ($($load:literal),*) => {
             asm!(
@@ -187,7 +187,7 @@ pub fn thread_pointer() -> *const u8 {
 
 /// An area that this library registers.
 #[repr(C, align(32))]
-struct Own {
+struct OwnArea {
     area: UnsafeCell<[u8; OWN_SIZE]>,
     /// The result of `rseq(2)`, with the kernel's error; `None` before the call.
     registered: Cell<Option<Result<(), i32>>>,
@@ -195,7 +195,7 @@ struct Own {
 
 thread_local! {
     // The destructor ends the registration before the memory is freed.
-    static OWN: Own = const { Own { area: UnsafeCell::new([0; OWN_SIZE]), registered: Cell::new(None) } };
+    static OWN: OwnArea = const { OwnArea { area: UnsafeCell::new([0; OWN_SIZE]), registered: Cell::new(None) } };
 }
 
 /// Registers the calling thread with an area of its own at the first call. Returns the offset of that area.
@@ -214,7 +214,7 @@ pub fn register_own() -> io::Result<isize> {
     registered.unwrap_or(Err(libc::ESRCH)).map_err(io::Error::from_raw_os_error)
 }
 
-impl Drop for Own {
+impl Drop for OwnArea {
     fn drop(&mut self) {
         const UNREGISTER: libc::c_int = 1;
         if self.registered.get() == Some(Ok(())) {

@@ -6,8 +6,8 @@
 //! | | a thread of the library has | if the kernel refuses |
 //! |---|---|---|
 //! | policy | `SCHED_OTHER` | inherits it |
-//! | CPUs | those of the main thread; if that is bound to one, those with which the program was loaded | inherits them |
-//! | nice value | that of the main thread (a lower value takes a privilege) | inherits it |
+//! | CPUs | as the main thread; if that is bound to one, those with which the program was loaded | inherits them |
+//! | nice value | as the main thread (a lower value takes a privilege) | inherits it |
 //!
 //! The starting thread sets policy and CPUs. The new thread could not do so itself if the starting one kept its CPU
 //! busy with a real-time priority.

@@ -44,7 +44,7 @@ fn child_calls_the_hook_that_was_set_before_the_fork() {
     }
     rcu::set_stall_timeout(Some(Duration::from_millis(10)));
     rcu::set_stall_hook(Box::new(|_| REPORTED_BY.store(process::id().into(), Release)));
-    // Twice: the hook is that of the child's child too.
+    // Twice: the child's child has the hook too.
     fork::in_child(|| {
         stall();
         fork::in_child(stall);

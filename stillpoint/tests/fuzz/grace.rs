@@ -430,7 +430,7 @@ pub fn may_enter(sections: Sections, held: usize) -> bool {
     held < if sections == Sections::One { 1 } else { MOST }
 }
 
-/// Returns `true` if a thread that holds `held` guards may wait. A QSBR thread goes offline meanwhile.
+/// Returns `true` if a thread that holds `held` guards may wait. A QSBR thread is offline while it waits.
 pub fn may_wait(sections: Sections, op: &Op, held: usize) -> bool {
     held == 0 || sections == Sections::One && matches!(op, Op::Synchronize)
 }

@@ -321,7 +321,7 @@ fn may_downgrade(from: Mode, to: Mode) -> bool {
 #[derive(Debug)]
 struct RwModel {
     held: [Option<Mode>; THREADS],
-    /// What a thread waits for. One that upgrades holds an upgradable read meanwhile.
+    /// What a thread waits for. One that upgrades holds an upgradable read while it waits.
     waits: [Option<Mode>; THREADS],
     /// The expected result of a try, if only one is correct.
     gets: Option<bool>,

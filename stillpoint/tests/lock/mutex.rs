@@ -33,7 +33,7 @@ fn threads_exclude_each_other() {
                 for n in 0..20_000 {
                     let mut total = total.lock();
                     total.0 += 1;
-                    // A pause, so that other threads arrive meanwhile.
+                    // A pause, in which other threads arrive.
                     (0..n % 64).for_each(|_| std::hint::spin_loop());
                     total.1 += 1;
                     assert_eq!(total.0, total.1);

@@ -91,7 +91,7 @@ impl RawDomain for Domain {
         }
         if self.0.refused.load(Relaxed) != 0 {
             self.0.refused.fetch_sub(1, Relaxed);
-            // Other threads may run meanwhile.
+            // Other threads may run here.
             thread::yield_now();
             return false;
         }
@@ -470,7 +470,7 @@ fn worker_wakes_when_a_visitor_has_finished() {
         let own = domain.register();
         let t = domain.spawn(0, move |domain| domain.defer(own, Call));
         thread::yield_now();
-        // It looks whether something is ready, and claims the queue meanwhile.
+        // It looks whether something is ready, and has the queue claimed while it does.
         domain.0.state.core.callbacks.run_all_ready(None, &domain);
         t.join().unwrap();
         domain.join();

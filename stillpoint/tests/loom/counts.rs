@@ -7,7 +7,7 @@ use loom::thread;
 use stillpoint::srcu::handle_counts::HandleCounts;
 use support::model::check;
 
-/// Stands for a domain. Its memory is that of the `Arc`, so that an early free is a bad access, and no crash.
+/// Stands for a domain. Its memory belongs to the `Arc`, so that an early free is a bad access, and no crash.
 struct Domain {
     counts: HandleCounts,
     /// Written through handles, read when the domain is closed.

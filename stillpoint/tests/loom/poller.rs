@@ -120,8 +120,8 @@ fn start_without_a_running_poller_submits_one() {
     });
 }
 
-/// A thread may be slow between taking its cookie and starting it. Others have waited for the cookie, and have started
-/// a later one, meanwhile.
+/// A thread may be slow between taking its cookie and starting it. By then, others have waited for the cookie and
+/// started a later one.
 /// Refutes: older-start-counts
 #[test]
 fn grace_period_elapses_although_an_older_one_is_started_later() {

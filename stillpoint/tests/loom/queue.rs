@@ -81,7 +81,7 @@ fn callback_waits_for_the_section_that_queued_it() {
         let own = state.register();
         let worker = spawn_worker(&state, own);
         interruptible(0, || {
-            // A grace period that the worker must not take for that of the callback.
+            // A grace period that the worker must not take for the callback's.
             state.core.engine.synchronize(Some(own.reader));
             state.enter(own);
             let old = state.published.swap(boxed(8));
@@ -129,7 +129,7 @@ fn visited_callback_waits_for_the_section_that_queued_it() {
         let s = state.clone();
         let visitor = thread::spawn(move || visit(&s, own, || ()));
         interruptible(0, || {
-            // A grace period that the visitor must not take for that of the callback.
+            // A grace period that the visitor must not take for the callback's.
             state.core.engine.synchronize(Some(own.reader));
             state.enter(own);
             let old = state.published.swap(boxed(8));

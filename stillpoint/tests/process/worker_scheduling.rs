@@ -140,7 +140,7 @@ fn callback_of_a_polling_real_time_thread_runs_while_it_polls() {
         }
         let begin = Instant::now();
         rcu::call(|| CALLED.store(true, Release));
-        // Not for ever: nothing else runs on this CPU meanwhile.
+        // Not for ever: nothing else runs on this CPU until then.
         while !CALLED.load(Acquire) && begin.elapsed() < *TIME_LIMIT / 2 {
             spin_loop();
         }

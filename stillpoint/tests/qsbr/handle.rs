@@ -259,7 +259,7 @@ fn reported_readers_make_no_system_call() {
         scope.spawn(|| {
             let mut handle = Own::register();
             online.wait();
-            // Another thread reports often meanwhile.
+            // Another thread reports often in the meantime.
             until(|| Own.stats().sleeps == 1);
             let before = reports.load(Relaxed);
             until(|| reports.load(Relaxed) > before + 1000);

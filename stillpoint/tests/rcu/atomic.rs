@@ -412,7 +412,7 @@ fn panicking_destructors_of_nodes_are_counted() {
     }
     drop(guard);
     Own.barrier();
-    // Panics are those of the process, also of other tests.
+    // Panics are counted for the whole process, other tests included.
     assert!(Own.stats().panics >= before + 2);
     assert_eq!(DROPS.load(Acquire), 2);
 }

@@ -47,7 +47,7 @@ fn callback_that_defers_above_the_limit_does_not_wait() {
 fn raised_limit_wakes_a_throttled_caller() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    // By itself a caller goes on after ten seconds.
+    // By itself a caller continues after ten seconds.
     until(|| {
         Own.set_limits(LIMITS);
         let (busy, before) = (busy::<Own>(), Own.stats());

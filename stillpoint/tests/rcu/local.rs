@@ -51,7 +51,7 @@ fn local_destructor_may_wait_for_another_threads_callback() {
     run_locally::<Own, _>(|| {
         let (called, is_called) = channel();
         let other = thread::spawn(|| Own.call(move || called.send(()).expect("the destructor waits")));
-        is_called.recv().expect("the callback runs meanwhile");
+        is_called.recv().expect("the callback runs while the thread waits");
         other
     })
     .join()
@@ -77,7 +77,7 @@ fn worker_time() -> Workers {
     workers("schedstat", |text| text.split(' ').next()?.parse().ok())
 }
 
-/// Returns by how much the numbers have grown. Threads that have exited meanwhile do not count.
+/// Returns by how much the numbers have grown. Threads that have exited since do not count.
 fn growth(before: &Workers, after: Workers) -> u64 {
     after.into_iter().map(|(thread, number)| number - before.get(&thread).unwrap_or(&0)).sum()
 }

@@ -30,7 +30,7 @@ fn retired_until_throttled<D: Domain>(domain: &D, end: impl FnOnce(), retire: im
     let before = domain.stats().limit_waits;
     let is_throttled = || domain.stats().limit_waits != before;
     thread::scope(|scope| {
-        // The thread itself counts, up to the value with which it is throttled: it may go on at once, or after some time.
+        // The thread itself counts, up to the value with which it is throttled: it may continue at once, or after some time.
         let retiring = scope.spawn(|| {
             let retired = (1..=MOST).find(|_| {
                 retire();

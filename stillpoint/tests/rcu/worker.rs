@@ -57,7 +57,7 @@ fn grace_periods_of_an_idle_writer_are_paced() {
     let (time, grace_periods) = (begin.elapsed(), Own.stats().grace_periods);
     drop(stay);
     reader.join().expect("the thread ends");
-    // They begin a millisecond apart, except those of the writer's own bookkeeping.
+    // They begin a millisecond apart, except for the writer's own bookkeeping.
     let bound = time.as_millis() as u64 * 3 / 2;
     assert!(grace_periods <= bound, "{grace_periods} grace periods in {time:?}");
 }
@@ -124,7 +124,7 @@ fn slow_callbacks_of_one_thread_do_not_delay_those_of_another() {
     static SLOW_RUN: AtomicUsize = AtomicUsize::new(0);
     static BEFORE: AtomicUsize = AtomicUsize::new(usize::MAX);
     let _running = deadline();
-    // The worker finds both queues when it is not busy any more. The first is that of the slow callbacks.
+    // The worker finds both queues when it is not busy any more. The first holds the slow callbacks.
     let busy = busy::<Own>();
     let slow = || {
         let start = Instant::now();

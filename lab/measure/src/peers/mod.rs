@@ -61,7 +61,7 @@ pub const LIBURCU: &str = "liburcu-memb";
 pub const NO_LIBURCU: &str =
     "not built in: install liburcu-dev and run with `cargo run --profile bench --features liburcu`";
 
-/// Returns those of the `wanted` flavors of liburcu that are missing in this build.
+/// Returns the `wanted` flavors of liburcu that are missing in this build.
 pub fn missing(wanted: &[&'static str]) -> Vec<Skipped> {
     let wanted = if cfg!(feature = "liburcu") { &[] } else { wanted };
     wanted.iter().map(|&system| Skipped { system: system.into(), why: NO_LIBURCU.to_owned() }).collect()
@@ -191,7 +191,7 @@ pub trait GracePeriods: ReadSide {
     }
 }
 
-/// Events of grace periods, so far or between two readings. The layout is that of `struct lab_urcu_counters`.
+/// Events of grace periods, so far or between two readings. The layout is as in `struct lab_urcu_counters`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events {

@@ -329,7 +329,7 @@ pub(super) const SECTIONS: [Section; 9] = [
         ])]),
     Section("map", "Hash maps", "", &[Topic("map", "",
         "CPU time of an operation by the number of threads, with keys of 8 bytes and the same hasher. What is not a get \
-         inserts or removes a random key. The latency is that of a get beside a thread that inserts keys until the \
+         inserts or removes a random key. The latency is measured for a get beside a thread that inserts keys until the \
          table has grown four times, and removes them again.",
         &[
             Plot(THREADS, "{reads} % gets, {size} entries, {keys} keys", "op_ns", "reads=*, keys=*, size=*"),

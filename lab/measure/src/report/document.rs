@@ -54,6 +54,28 @@ impl Document {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// Returns a fact of the machine.
+    pub(super) fn fact(&self, name: &str) -> &str {
+        self.machine.iter().find(|(fact, _)| fact == name).map_or("unknown", |(_, value)| value)
+    }
+
+    /// Returns the machine, the code, and the time of the measurements, in a line. What cannot be published says so.
+    pub(super) fn headline(&self) -> String {
+        let first = |name| self.fact(name).split(' ').next().unwrap_or_default();
+        let seconds: f64 = self.results.iter().filter_map(|result| result.seconds).sum();
+        let code = match self.origin() {
+            Ok(origin) => format!("one run of commit {}", origin.short()),
+            Err(why) => format!("**not one run of one commit, so not to be published** ({why})"),
+        };
+        format!(
+            "{}, {} CPUs, Linux {}, fences by {}; {code}; {seconds:.0} s of measurements.",
+            self.fact("cpu"),
+            first("cpus"),
+            first("kernel"),
+            first("fence").trim_end_matches([':', ',', ';']),
+        )
+    }
+
     /// Returns the result of a part.
     pub(crate) fn result(&self, bench: &str) -> Option<&Report> {
         self.results.iter().find(|result| result.bench == bench)

@@ -67,7 +67,6 @@ fn block(name: &str, summary: &Summary) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::document::Document;
-    use super::super::headline;
     use super::*;
     use harness::report::OURS;
     use harness::stats::{Config, Metric, Recorder};
@@ -130,7 +129,7 @@ mod tests {
         for bad in [None, Some(origin("2", "abc", false)), Some(origin("1", "def", false))] {
             let document = two(good.clone(), bad);
             assert!(document.origin().is_err());
-            assert!(headline(&document).contains("not to be published"), "{}", headline(&document));
+            assert!(document.headline().contains("not to be published"), "{}", document.headline());
         }
         for bad in [origin("1", "abc", true), origin("1", "unknown", false)] {
             assert!(two(bad.clone(), Some(bad)).origin().is_err());

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::contents::{BEHIND, HOW_TO_READ, RULE};
 use super::document::Document;
-use super::headline;
 use super::lines::Line;
 use super::summary::Summary;
 
@@ -39,7 +38,7 @@ pub(super) fn figures(document: &Document) -> String {
     let mut text = format!(
         "# All figures of [the page](report.html)\n\n{}\n\n\
          A ratio is ours / theirs in one round; its median stands beside its extremes.\n",
-        headline(document)
+        document.headline()
     );
     for result in document.in_order() {
         let (name, seconds) = (&result.bench, result.seconds.unwrap_or(1.0).max(1.0));

@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn redo(from: &Path, args: &Args) -> anyhow::Result<()> {
     let summary = match Summary::read(from) {
         Some(summary) => {
-            summary.write(&args.out_dir)?;
+            write_summary(&summary, &args.out_dir)?;
             summary
         }
         None => {
@@ -132,33 +132,17 @@ fn measure(part: Part, seconds: f64) -> anyhow::Result<Report> {
 
 fn write(document: &Document, out_dir: &Path) -> anyhow::Result<()> {
     document.write(&out_dir.join("report.json"))?;
-    Summary::of(document).write(out_dir)?;
-    let pages = [("report.html", page::render(document)), ("figures.md", markdown::figures(document))];
-    for (name, text) in pages {
-        let path = out_dir.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
+    write_summary(&Summary::of(document), out_dir)?;
+    write_page(out_dir, "report.html", &page::render(document))?;
+    write_page(out_dir, "figures.md", &markdown::figures(document))
 }
 
-/// Returns a fact of the machine.
-fn fact<'a>(document: &'a Document, name: &str) -> &'a str {
-    document.machine.iter().find(|(fact, _)| fact == name).map_or("unknown", |(_, value)| value)
+fn write_summary(summary: &Summary, out_dir: &Path) -> anyhow::Result<()> {
+    summary.write(out_dir)?;
+    write_page(out_dir, "summary.md", &markdown::summary(summary))
 }
 
-/// Returns the machine, the code, and the time of the measurements, in a line. What cannot be published says so.
-fn headline(document: &Document) -> String {
-    let first = |name| fact(document, name).split(' ').next().unwrap_or_default();
-    let seconds: f64 = document.results.iter().filter_map(|result| result.seconds).sum();
-    let code = match document.origin() {
-        Ok(origin) => format!("one run of commit {}", origin.short()),
-        Err(why) => format!("**not one run of one commit, so not to be published** ({why})"),
-    };
-    format!(
-        "{}, {} CPUs, Linux {}, fences by {}; {code}; {seconds:.0} s of measurements.",
-        fact(document, "cpu"),
-        first("cpus"),
-        first("kernel"),
-        first("fence").trim_end_matches([':', ',', ';']),
-    )
+fn write_page(out_dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let path = out_dir.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }

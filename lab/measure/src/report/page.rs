@@ -6,7 +6,7 @@ use super::chart::{self, Curve, Dot, pretty};
 use super::contents::{BEHIND, HOW_TO_READ, Mark, Plot, SECTIONS, Section, Topic};
 use super::document::{Document, fill};
 use super::part::PARTS;
-use super::{fact, frontier, headline, lines};
+use super::{frontier, lines};
 use harness::report::{Grid, OURS, Series};
 use harness::stats::{Ratio, Row, Summary};
 use harness::{Better, Report};
@@ -28,13 +28,13 @@ pub(super) fn render(document: &Document) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { "stillpoint on " (fact(document, "cpu")) }
+                title { "stillpoint on " (document.fact("cpu")) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 header {
                     h1 { "stillpoint on this machine" }
-                    p .quiet { (headline(document)) }
+                    p .quiet { (document.headline()) }
                     nav {
                         @if !document.machine.is_empty() { a href="#machine" { "This machine" } }
                         @for Section(id, title, ..) in &shown { a href=(format!("#{id}")) { (title) } }

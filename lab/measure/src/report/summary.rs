@@ -14,7 +14,6 @@ use super::chart::{self, Curve};
 use super::document::Document;
 use super::frontier::{self, Point};
 use super::lines::{self, Line};
-use super::{headline, markdown};
 use harness::Origin;
 use harness::report::OURS;
 
@@ -58,7 +57,7 @@ impl Summary {
         });
         Self {
             origin: document.origin().ok().cloned(),
-            headline: headline(document),
+            headline: document.headline(),
             highlights: lines::highlights(document),
             behind: lines::behind(document),
             targets: lines::targets(document),
@@ -73,13 +72,13 @@ impl Summary {
         serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
     }
 
-    /// Writes `summary.json`, `summary.md` and the plots.
+    /// Writes `summary.json` and the plots.
     ///
     /// # Errors
     ///
     /// Returns an error if a file cannot be written.
     pub(super) fn write(&self, out_dir: &Path) -> anyhow::Result<()> {
-        let mut files = vec![("summary.json", self.json()?), ("summary.md", markdown::summary(self))];
+        let mut files = vec![("summary.json", self.json()?)];
         if !self.lock.is_empty() {
             let axes = [("longest wait, logarithmic", "ns"), ("acquisitions/µs", "1/us")];
             let plot = frontier::draw("Throughput and longest wait of a lock", axes, &self.lock, &[]);
@@ -154,6 +153,5 @@ mod tests {
         assert!(json.lines().count() > summary.highlights.len(), "{json}");
         let again: Summary = serde_json::from_str(&json).expect("what was written can be read");
         assert_eq!(again.json().expect("a summary is JSON"), json);
-        assert_eq!(markdown::summary(&again), markdown::summary(&summary));
     }
 }

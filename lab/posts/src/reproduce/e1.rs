@@ -1,6 +1,6 @@
 //! E1: the process-wide fence, its cost for its caller, and for others.
 //!
-//! The cost is that of `bench fence`, with other numbers of callers. For the disturbance, this process computes beside
+//! The cost is measured as in `bench fence`, with other numbers of callers. For the disturbance, this process computes beside
 //! a worker of two threads: one runs, and the other runs too or calls the heavy fence in a loop. The quotient of the
 //! two times is the slowdown of a neighbour by the calls; that there are two more busy threads on the machine is in
 //! both.
@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::posted;
+use super::posted::posted;
 use harness::timed_loop::thread_cpu_time;
 use harness::worker::{Remote, Worker};
 use harness::{Budget, Metric, Plan, Recorder, Report, System};

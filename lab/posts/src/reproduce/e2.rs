@@ -1,13 +1,13 @@
 //! E2: the cost of readers and grace periods with a full fence in each reader, with membarrier, and with signals.
 //!
-//! Readers and callers are those of `bench sync`. Readers are timed while there are no calls, by their CPU time: with
+//! Readers and callers come from `bench sync`. Readers are timed while there are no calls, by their CPU time: with
 //! more readers than CPUs the wall time would measure the scheduler.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::posted;
+use super::posted::posted;
 use harness::report::OURS;
 use harness::worker::Remote;
 use harness::{Budget, Config, Metric, Plan, Recorder, Report, pin};

@@ -8,7 +8,7 @@
 
 use std::thread;
 
-use super::posted;
+use super::posted::posted;
 use super::track::{Answer, CALLBACKS, LOOPS, Load, REMOTES};
 use harness::buckets::Collected;
 use harness::crew::{self, Gate};

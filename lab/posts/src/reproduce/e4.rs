@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::posted;
+use super::posted::posted;
 use harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, systems};
 use measure::bench::qsbr::{Load, ONE_FLAG, READER_FLAGS, Reference, UPDATES, update};
 use measure::peers::stillpoint::QsbrReaders;

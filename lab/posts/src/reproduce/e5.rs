@@ -1,7 +1,7 @@
 //! E5: a per-CPU counter by `lock; cmpxchg`, by `cmpxchg` in an rseq critical section, and by load and store in one,
 //! which is the library's; and the cost of the CPU number.
 //!
-//! The loops are those of `bench percpu`. The overhead of a row is its loop less the bare loop, in the same round.
+//! The loops come from `bench percpu`. The overhead of a row is its loop less the bare loop, in the same round.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crossbeam_utils::CachePadded;
 use stillpoint::percpu::{self, Counter};
 
-use super::posted;
+use super::posted::posted;
 use harness::report::{OURS, Skipped};
 use harness::timed_loop::{Threads, repeat};
 use harness::{Budget, Metric, Recorder, Report, System};

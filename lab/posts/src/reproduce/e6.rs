@@ -7,14 +7,14 @@
 
 use std::time::Duration;
 
-use super::posted;
+use super::posted::posted;
 use harness::{Better, Budget, Config, Metric, Report, System, pin, systems};
 use measure::bench::lock::load::{self, Cell, Outcome};
 use measure::bench::lock::{MOPS, measure};
 use measure::peers::Lock;
 use measure::peers::pvq::{self, Counted, Patches, Pvq, stat};
 
-/// The rate of a lock divided by that of the same lock with one patch less.
+/// The rate of a lock divided by the rate of the same lock with one patch less.
 const GAIN: Metric = Metric { name: "gain", unit: "ratio", better: Better::Higher };
 
 type Measure = fn(Cell, Duration) -> anyhow::Result<Outcome>;

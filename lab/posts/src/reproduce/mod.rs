@@ -8,13 +8,13 @@ pub(crate) mod e3;
 pub(crate) mod e4;
 pub(crate) mod e5;
 pub(crate) mod e6;
+mod posted;
 #[cfg(target_arch = "x86_64")]
 mod section;
 pub(crate) mod track;
 
 use anyhow::Context as _;
 use harness::options::{Offer, parser};
-use harness::report::{Figures, Posted};
 use harness::{Budget, Options, Report};
 
 /// Repeat the experiments of the original posts, beside their figures.
@@ -46,10 +46,4 @@ pub(crate) fn measure(name: &str, seconds: f64) -> anyhow::Result<Report> {
     let (_, _, _, run) =
         EXPERIMENTS.into_iter().find(|offer| offer.0 == name).context("no such experiment")?;
     Ok(run(Budget { seconds, rounds: None, quick: false, cells: None })?.as_part(name, seconds))
-}
-
-/// Collects the report of a post: the post and its machine, the shape that must carry over, and its tables.
-fn posted(source: &'static str, expected: &'static str, tables: &[&'static str]) -> Option<Posted> {
-    let tables = tables.iter().map(|table| Figures::parse(table)).collect();
-    Some(Posted { source: source.into(), expected: expected.into(), tables })
 }

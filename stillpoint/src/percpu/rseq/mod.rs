@@ -4,14 +4,14 @@
 //! An rseq critical section is one `asm!` block. It stores the address of its descriptor in `rseq_cs`, which arms it,
 //! reads the CPU number, works in the [`CpuArea`] of that CPU, and commits with one store. If the kernel preempts or
 //! migrates the thread, or delivers a signal, before the commit, it resumes the thread at the section's abort handler,
-//! and nothing has happened. The scheme is that of the per-CPU critical sections of Paul Turner and Andrew Hunter
+//! and nothing has happened. The scheme comes from the per-CPU critical sections of Paul Turner and Andrew Hunter
 //! (2015) and of `rseq(2)`.
 //!
 //! # Invariants
 //!
 //! 1. *No other thread of the CPU interleaves.* From arming to commit, the thread runs alone on its CPU, or it is
 //!    interrupted and does not commit. The section reads the CPU number after arming, because an earlier number may be
-//!    that of another CPU.
+//!    the area of another CPU.
 //! 2. *Only registered threads commit.* The CPU number of an unregistered thread is negative, and its sections fail.
 //!    Every other number has an area: there is one for each possible CPU
 //!    ([`possible_cpus`](crate::sys::rseq::possible_cpus)), a constant of the machine that the kernel reports.

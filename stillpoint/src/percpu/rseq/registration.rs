@@ -239,7 +239,7 @@ fn publish(found: Report) -> Option<(&'static Report, bool)> {
     }
     // SAFETY: fresh memory of this layout, ours alone.
     unsafe { fresh.write(found) };
-    // Release: publishes the report; pairs with the Acquire in `report`. Acquire: sees that of a faster thread.
+    // Release: publishes the report; pairs with the Acquire in `report`. Acquire: sees the report of a faster thread.
     Some(match REPORT.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
         Ok(_) => {
             FAST.offset.store(found.offset, Relaxed);
@@ -347,7 +347,7 @@ pub fn offset() -> Option<isize> {
     }
 }
 
-/// Returns an index below `len` for a thread outside of sections: that of its CPU, so that few threads share it.
+/// Returns an index below `len` for a thread outside of sections: the index of its CPU, so that few threads share it.
 pub fn nearest(len: usize) -> usize {
     rseq::getcpu() % len
 }

@@ -26,7 +26,7 @@ fn sections_compute_their_results() {
     let target = AreaRef::of(&areas, set_cpu(&mut area, cpu as i32));
     let counter = CounterRef { offset: target.offset, word: areas[0].plain[7].as_ptr() };
     let mut popped = [0; 4];
-    // SAFETY: the offset is that of `area`, and the areas have the slots that they say.
+    // SAFETY: the offset belongs to `area`, and the areas have the slots that they say.
     unsafe {
         assert!(add(counter, 5) && add(counter, 6));
         assert_eq!(areas[cpu].plain[7].load(Relaxed), 11);

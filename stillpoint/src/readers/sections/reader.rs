@@ -140,7 +140,7 @@ impl Reader {
         // light fence lies between it and the section, as the heavy fence of `ThreadReaders::try_drain` precedes the new
         // counter. (A grace period that finds no registered readers has no heavy fence; the registration orders it.)
         //
-        // Release: the scan may read this store instead of that of the last `leave`, and must then come after that
+        // Release: the scan may read this store instead of the one by the last `leave`, and must then come after that
         // section too (a plain store of the same thread does not continue a release sequence); pairs with the Acquire
         // in `blocks`.
         self.gp_seen.store(counter, Release);

@@ -45,7 +45,7 @@
 //!
 //! | moment | `fast` | active | a section of the handler |
 //! |---|---|---|---|
-//! | before `going_idle` is set | reader | yes | is that of an active thread |
+//! | before `going_idle` is set | reader | yes | belongs to an active thread |
 //! | before `fast` changes | reader | yes | enters by the fast path |
 //! | before `clear_active` | unregistered | yes | enters by the slow path. The reader becomes inactive after the section |
 //! | before `going_idle` is cleared | unregistered | no | makes the reader active. The thread stays idle, so that this costs visits only |

@@ -30,7 +30,7 @@
 //!   `clear_active` is a Release and `Group::active` an Acquire. All changes of the bits are read-modify-writes, which
 //!   continue earlier release sequences.
 //! - `registered` is accessed by read-modify-writes only. So a grace period happens before the registration of the
-//!   threads that it does not count, and after that of the threads that it counts. This orders grace periods without a
+//!   threads that it does not count, and after the threads that it counts. This orders grace periods without a
 //!   heavy fence: if no thread is registered, and in [`crate::readers::qsbr`].
 
 use core::alloc::Layout;

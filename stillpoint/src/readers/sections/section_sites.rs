@@ -14,10 +14,10 @@ const PLACES: usize = 256;
 
 /// See the [module](self). Its atomics are Relaxed: for reports only, and what they point to is constant.
 #[derive(Debug)]
-pub struct SectionSites([Place; PLACES]);
+pub struct SectionSites([Site; PLACES]);
 
 #[derive(Debug)]
-struct Place {
+struct Site {
     site: AtomicPtr<Location<'static>>,
     open: AtomicU64,
 }
@@ -28,7 +28,7 @@ pub struct SiteIndex(Option<u8>);
 
 impl SectionSites {
     pub fn new() -> Self {
-        Self(array::from_fn(|_| Place { site: AtomicPtr::new(ptr::null_mut()), open: AtomicU64::new(0) }))
+        Self(array::from_fn(|_| Site { site: AtomicPtr::new(ptr::null_mut()), open: AtomicU64::new(0) }))
     }
 
     /// Counts a section that begins at `site`.
@@ -62,7 +62,7 @@ impl SectionSites {
 
     /// Returns the places of open sections and their number, the most frequent first.
     pub fn open(&self) -> Vec<(&'static Location<'static>, u64)> {
-        let open = |place: &Place| {
+        let open = |place: &Site| {
             // SAFETY: null, or made of a `'static` reference.
             let site = unsafe { place.site.load(Relaxed).as_ref() }?;
             let open = place.open.load(Relaxed);

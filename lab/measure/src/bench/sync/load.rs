@@ -87,7 +87,7 @@ pub(super) fn run_with<S: GracePeriods>(
         let before = shared.events();
         controls.start.open();
         thread::sleep(slice);
-        // Readers go on until the last caller returns, so that every call meets the same load.
+        // Readers continue until the last caller returns, so that every call meets the same load.
         controls.stop();
         let mut latencies = histogram();
         for its_latencies in join_all(callers)? {

@@ -164,7 +164,7 @@ impl Live {
         true
     }
 
-    /// Sets another load, of which the snapshots start anew.
+    /// Sets another load, for which the snapshots start again.
     fn set_readers(&mut self, readers_per_cpu: usize) {
         self.readers_per_cpu = readers_per_cpu;
         self.last = None;

@@ -24,7 +24,7 @@
 //!   the lock held until the entry is out of the table.
 //! - A new holder whose successor has not linked itself yet yields the CPU after some iterations. A hypervisor takes
 //!   the CPU from a guest that spins, with pause-loop exits.
-//! - Adaptive spinning is that of the merged patch: it depends on the state of the previous node, not on a history of
+//! - Adaptive spinning is as in the merged patch: it depends on the state of the previous node, not on a history of
 //!   waits.
 //!
 //! # Orderings
@@ -422,7 +422,7 @@ impl<P: Patches> Raw<P> {
         }
     }
 
-    /// Counts the end of a halt, which is spurious if the owner cannot go on.
+    /// Counts the end of a halt, which is spurious if the owner cannot continue.
     fn count_wake_up(node: &Node, is_spurious: impl Fn() -> bool) {
         if P::COUNTS {
             // Relaxed: statistics only.

@@ -68,7 +68,7 @@ pub fn points() -> *const AtomicU32 {
 ///
 /// # Safety
 ///
-/// `context` is that of a handler of `SIGTRAP`.
+/// `context` is the argument of a handler of `SIGTRAP`.
 pub unsafe fn step_over(context: *mut c_void) {
     const TRAP: u32 = 0x0010_0073;
     // SAFETY: the caller's contract; the thread was about to execute the instruction.

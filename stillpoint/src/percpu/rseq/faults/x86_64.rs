@@ -53,5 +53,5 @@ pub fn points() -> *const AtomicU32 {
 ///
 /// # Safety
 ///
-/// None: elsewhere `context` is that of a handler of `SIGTRAP`.
+/// None: elsewhere `context` is the argument of a handler of `SIGTRAP`.
 pub unsafe fn step_over(_context: *mut c_void) {}

@@ -1,4 +1,4 @@
-//! Leaders that have to rescan, and those of many readers.
+//! Leaders that have to rescan, and leaders that wait for many readers.
 
 use core::ptr;
 use std::env;
