@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Clippy reports nothing, with and without the optional features, and with the peers that are built from C.
+# Clippy reports nothing, with and without the optional features, in each combination of the parts, and with the peers
+# that are built from C.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
@@ -10,3 +11,7 @@ cargo clippy --package stillpoint-measure --all-targets -- -D warnings
 cargo clippy --package stillpoint-posts --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets --features lock_api_05,lock-events,tracing,metrics,section-locations,send_guard,serde,signal-fence -- -D warnings
+# Each combination of the parts.
+for parts in "" lock percpu srcu lock,percpu lock,srcu percpu,srcu; do
+    cargo clippy --quiet --package stillpoint --no-default-features --features "$parts" -- -D warnings
+done

@@ -45,6 +45,7 @@
 //! | `lock-events` | `lock::events()`: counts of what happens in locks |
 //! | `section-locations` | [stall reports](rcu#stalls) name where the open sections began, in [`rcu`] and [`srcu`]: each section stores its place |
 //! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
+//! | `lock`, `percpu`, `srcu` | the modules of these names; on by default |
 //! | `lock_api_05` | [`lock::RawMutex`], [`lock::RawRwLock`] and [`lock::Condvar`] for `lock_api` 0.5 as well, which needs Rust 1.95 |
 //! | `send_guard` | guards of [`lock::Mutex`] may be sent to other threads |
 //!
@@ -69,6 +70,9 @@
 //! nothing (`RTLD_NODELETE`). Threads that used the crate run its code when they exit, an idle worker sleeps in it, and
 //! the kernel may still read the descriptor of an rseq critical section.
 
+// A part that is left out leaves what only it uses.
+#![cfg_attr(not(all(feature = "lock", feature = "percpu", feature = "srcu")), allow(dead_code, unused_imports))]
+
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("stillpoint runs on 64-bit Linux only: it is built on membarrier(2), futex(2) and rseq(2)");
 
@@ -81,12 +85,15 @@ pub mod fence;
 mod grace_period;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", any(doc, doctest)))]
 pub mod guide;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "lock"))]
 pub mod lock;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "metrics", not(loom)))]
 pub mod metrics;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "percpu", not(loom)))]
 pub mod percpu;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(feature = "percpu"), not(loom)))]
+#[cfg(any(feature = "lock", feature = "srcu"))]
+mod percpu;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod pointer;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
@@ -97,7 +104,7 @@ pub mod rcu;
 mod readers;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod reclaim;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "srcu", not(loom)))]
 pub mod srcu;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(loom, stillpoint_mutants))))]
 mod sync;

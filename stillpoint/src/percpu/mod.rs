@@ -43,18 +43,27 @@
 //! - The child of a `fork` may use this module, unless a signal handler forked in the middle of an operation. The child
 //!   of a `vfork` must not: it shares the memory of its parent but is not registered.
 
+#[cfg(feature = "percpu")]
 mod counter;
 pub(crate) mod cpu_counters;
+#[cfg(feature = "percpu")]
 mod histogram;
+#[cfg(feature = "percpu")]
 mod overflow;
+#[cfg(feature = "percpu")]
 mod owner;
+#[cfg(feature = "percpu")]
 mod pool;
+#[cfg(feature = "percpu")]
 mod remote;
 mod rseq;
 mod used;
 
+#[cfg(feature = "percpu")]
 pub use counter::Counter;
+#[cfg(feature = "percpu")]
 pub use histogram::{Histogram, Snapshot};
+#[cfg(feature = "percpu")]
 pub use pool::Pool;
 pub use rseq::cpu_number::{concurrency_id, cpu};
 #[cfg(stillpoint_faults)]

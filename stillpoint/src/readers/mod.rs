@@ -5,6 +5,7 @@
 
 pub mod qsbr;
 pub mod sections;
+#[cfg(any(feature = "srcu", loom, test))]
 pub mod srcu;
 
 /// Returns how long a leader sleeps, in nanoseconds, before it checks again the readers that may wake no thread: each
