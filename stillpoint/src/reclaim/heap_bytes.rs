@@ -2,7 +2,7 @@
 //! program's help for common types of the standard library ([`known`]).
 //!
 //! Rust has no specialization: a generic function cannot ask whether `T` implements [`HeapBytes`]. It can compare the
-//! type with those of a list. The comparisons are of constants, so one branch remains, or none.
+//! type with those of a list, which are constants.
 
 use core::any::TypeId;
 use core::mem::needs_drop;
@@ -205,16 +205,34 @@ tuples! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
 /// See [`known_heap_bytes`](crate::rcu::known_heap_bytes).
 #[inline]
 pub fn known<T: ?Sized + 'static>(value: &T) -> Option<usize> {
-    if const { needs_drop::<T>() } { known_of_owner(value) } else { Some(0) }
+    if const { !needs_drop::<T>() } {
+        return Some(0);
+    }
+    let weigh = weigher(TypeId::of::<T>(), size_of_val(value))?;
+    // SAFETY: the function is for values of this type.
+    Some(unsafe { weigh(ptr::from_ref(value).cast()) })
 }
 
-/// [`known`] for a type with drop glue.
-fn known_of_owner<T: ?Sized + 'static>(value: &T) -> Option<usize> {
+/// # Safety
+///
+/// `value` points to a `T` that is not borrowed mutably.
+unsafe fn weigh<T: HeapBytes>(value: *const ()) -> usize {
+    // SAFETY: the caller's contract.
+    unsafe { &*value.cast::<T>() }.heap_bytes()
+}
+
+/// Returns the function that weighs the values of a type of the list, by its id and size. (The sizes are compared first,
+/// which is faster without optimization.)
+///
+/// Not generic: a copy for each type that a program retires would take seconds to compile. With optimization, each call
+/// is inlined, and all comparisons go.
+#[cfg_attr(not(debug_assertions), inline(always))]
+fn weigher(id: TypeId, size: usize) -> Option<unsafe fn(*const ()) -> usize> {
     macro_rules! look {
         ($($type:ty)*) => {
             $(
-                if let Some(value) = same::<T, $type>(value) {
-                    return Some(value.heap_bytes());
+                if size == size_of::<$type>() && id == TypeId::of::<$type>() {
+                    return Some(weigh::<$type>);
                 }
             )*
         };
@@ -239,13 +257,4 @@ fn known_of_owner<T: ?Sized + 'static>(value: &T) -> Option<usize> {
     lists! { u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64 bool char &'static str String }
     maps! { [u32 u64 usize &'static str String] [u32 u64 usize f64 &'static str String Vec<u8>] }
     None
-}
-
-/// Returns the value as one of `U`, if that is the same type.
-#[inline(always)]
-fn same<T: ?Sized + 'static, U: 'static>(value: &T) -> Option<&U> {
-    // The sizes first: that is faster without optimization.
-    let is_same = size_of_val(value) == size_of::<U>() && TypeId::of::<T>() == TypeId::of::<U>();
-    // SAFETY: the types are the same.
-    is_same.then(|| unsafe { &*ptr::from_ref(value).cast::<U>() })
 }

@@ -117,7 +117,7 @@ fn is_ready(lazy: bool, domain: &impl RawDomain) -> bool {
 
 /// Has a thread work for the domain. Returns `false` if there is no thread.
 fn start_worker(domain: &impl RawDomain) -> bool {
-    domain.submit(|domain| domain.core().callbacks.work(domain, || false))
+    domain.submit(|domain| domain.core().callbacks.work(domain, &|| false))
 }
 
 impl CallbackWorker {
@@ -188,7 +188,7 @@ impl CallbackWorker {
     /// The task of a parked domain: works, unless there is a worker.
     pub fn resume(&self, domain: &impl RawDomain) {
         if self.state.resume() {
-            self.work(domain, || false);
+            self.work(domain, &|| false);
         }
     }
 
@@ -236,7 +236,7 @@ impl CallbackWorker {
             step!(
                 "barrier-does-not-wake-worker",
                 if self.state.wake() {
-                    self.provide_or_work(domain, reached);
+                    self.provide_or_work(domain, &reached);
                 }
             );
             step!("barrier-does-not-wait", {
@@ -245,7 +245,7 @@ impl CallbackWorker {
                         step!(
                             "no-caller-continues",
                             if self.state.wake() {
-                                self.provide_or_work(domain, reached);
+                                self.provide_or_work(domain, &reached);
                             }
                         );
                     }
@@ -269,12 +269,12 @@ impl CallbackWorker {
         self.urgent.fetch_add(1, Relaxed);
         step!("close-not-announced", self.closed.store(1, Relaxed));
         if self.pending(domain) != Pending::None && self.state.wake() {
-            self.provide_or_work(domain, || false);
+            self.provide_or_work(domain, &|| false);
         }
     }
 
     /// The caller must provide a worker: starts one, or works until `stop` returns `true` if none can be started.
-    fn provide_or_work(&self, domain: &impl RawDomain, stop: impl Fn() -> bool) {
+    fn provide_or_work(&self, domain: &impl RawDomain, stop: &dyn Fn() -> bool) {
         if start_worker(domain) {
             return;
         }
@@ -294,7 +294,7 @@ impl CallbackWorker {
 
     /// The worker's loop: runs until all queues are empty, or hold nothing but lazy callbacks, or until `stop` returns
     /// `true` and the domain is not closed.
-    pub fn work(&self, domain: &impl RawDomain, stop: impl Fn() -> bool) {
+    pub fn work(&self, domain: &impl RawDomain, stop: &dyn Fn() -> bool) {
         self.unpark(domain);
         let mut lingers_since = None;
         // The last sleep was for an owner that had claimed its queue.

@@ -206,6 +206,6 @@ fn failed_grace_period_lets_a_throttled_caller_go() {
         while !is_started.load(Acquire) {
             thread::yield_now();
         }
-        worker.work(&domain, || has_returned.load(Acquire));
+        worker.work(&domain, &|| has_returned.load(Acquire));
     });
 }
