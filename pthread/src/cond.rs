@@ -148,10 +148,11 @@ unsafe extern "C" fn stillpoint_cond_begin(
     this.waiters.fetch_add(ONE_WAITER, Relaxed);
     // SAFETY: the caller ends the wait.
     *node = unsafe { this.list.begin_wait() };
-    *word = Condvar::wait_word(*node);
     // SAFETY: as above.
     let error = unsafe { mutex::unlock_to_wait(mutex) };
-    if error != 0 {
+    if error == 0 {
+        *word = Condvar::wait_word(*node);
+    } else {
         // A notification since then was for a thread that waits. SAFETY: begun above.
         unsafe { stillpoint_cond_end(variable, *node, true) };
     }

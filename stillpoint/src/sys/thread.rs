@@ -117,8 +117,16 @@ pub fn can_yield() -> bool {
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     let normal = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE];
     let is_normal = normal.into_iter().any(|normal| policy == libc::c_long::from(normal));
+    is_normal && cpus() != 1
+}
+
+/// Returns the number of CPUs that the calling thread may use, at least 1.
+pub fn cpus() -> u32 {
+    if cfg!(miri) {
+        return 1;
+    }
     // An error means that the kernel's mask is larger than the set.
-    is_normal && rustix::thread::sched_getaffinity(None).map_or(true, |cpus| cpus.count() != 1)
+    rustix::thread::sched_getaffinity(None).map_or(u32::MAX, |cpus| cpus.count().max(1))
 }
 
 /// Returns the kernel's name of a thread of this process. Returns `None` if it cannot be read.

@@ -82,6 +82,17 @@ fn notification_reaches_a_waiter_that_checked_before() {
     });
 }
 
+/// Refutes: notified-by-load
+#[test]
+fn notification_reaches_a_waiter_that_spins_before_it_sleeps() {
+    check(1, 2, || {
+        let items = Items::new();
+        let waiter = taker(&items, None);
+        items.put();
+        assert_eq!(waiter.join().unwrap(), 1);
+    });
+}
+
 #[test]
 fn each_notification_reaches_a_waiter() {
     check(0, 2, || {

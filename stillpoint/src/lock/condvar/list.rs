@@ -3,20 +3,23 @@
 //! One word has the numbers of the first and the last node, a lock bit, and a generation. A thread that sets the lock
 //! bit may change the list. It makes no system call then.
 //!
-//! A waiter appends its node, and sleeps until the node's state is [`NOTIFIED`]. A notifier takes the first nodes from
-//! the list and makes them [`NOTIFIED`], unlocks the list, and wakes their owners. A waiter whose time is over locks the
+//! A waiter appends its node, spins for a short time, and then makes its state [`WAITING_PARKED`] and sleeps until it is
+//! [`NOTIFIED`]. A notifier takes the first nodes from the list and makes them [`NOTIFIED`], unlocks the list, and wakes
+//! the owners of those that were [`WAITING_PARKED`]. A waiter whose time is over locks the
 //! list, and removes its node unless a notifier has taken it.
 //!
 //! # Example
 //!
 //! ```text
 //! first 3, last 5     3 <-> 4 <-> 5     all WAITING
-//! notify(2)           locks; first 5, last 5; 3 and 4 NOTIFIED; unlocks; wakes the threads that sleep on 3 and 4
+//! the owner of 3      makes it WAITING_PARKED, and sleeps
+//! notify(2)           locks; first 5, last 5; 3 and 4 NOTIFIED; unlocks; wakes the thread that sleeps on 3
 //! ```
 //!
 //! # Invariants
 //!
-//! 1. A node is in the list exactly while its state is [`WAITING`]. Both change while the list is locked.
+//! 1. A node is in the list exactly while its state is [`WAITING`] or [`WAITING_PARKED`]. Whether it is changes while the
+//!    list is locked. The owner alone changes the first into the second, and sleeps in the second only.
 //! 2. The notifier reads the links of a node before it makes it [`NOTIFIED`], and does not access it afterwards: it
 //!    wakes a thread that sleeps on the address. If the node is in other use then, its owner loads the state again.
 //! 3. The child of a fork finds another generation in the word: the list is that of threads of the parent, and whether
@@ -24,9 +27,9 @@
 
 use core::num::NonZeroU32;
 
-use crate::lock::mutex::nodes::{IDLE, NODE_BITS, NOTIFIED, WAITING, table};
+use crate::lock::mutex::nodes::{IDLE, NODE_BITS, NOTIFIED, WAITING, WAITING_PARKED, table};
 use crate::lock::spin::Spin;
-use crate::sync::{Futex, LoomAccess, Ordering::*, const_unless_loom, step};
+use crate::sync::{Futex, LoomAccess, Ordering::*, const_unless_loom, spin_iterations, spin_loop, step};
 
 const NODE: u64 = (1 << NODE_BITS) - 1;
 const LAST_SHIFT: u32 = NODE_BITS;
@@ -110,13 +113,30 @@ impl WaitList {
         }
     }
 
+    /// Spins for `ns` nanoseconds, or until the node has been notified. Returns `true` if so.
+    pub fn spin(id: u32, ns: u32) -> bool {
+        let state = &table().node(id).state;
+        // Relaxed: `sleep` loads it again.
+        (0..spin_iterations(ns)).any(|_| {
+            spin_loop();
+            state.load(Relaxed) == NOTIFIED
+        })
+    }
+
+    /// The owner of the node is about to sleep on its state, and has to be woken.
+    pub fn announce_sleep(id: u32) {
+        // Relaxed, both: it publishes nothing. If it fails, the node has been notified.
+        let _ = table().node(id).state.compare_exchange(WAITING, WAITING_PARKED, Relaxed, Relaxed);
+    }
+
     /// Sleeps until the node, which is appended, has been notified, or until the clock shows `until`. Returns `true` if
     /// the time is over: the node has been removed then.
     pub fn sleep(&self, id: u32, until: Option<u64>) -> bool {
         let node = table().node(id);
+        Self::announce_sleep(id);
         // Acquire: the notifier is done with the links; pairs with the Release in `take_first`.
-        while node.state.load(Acquire) == WAITING {
-            if node.state.wait(WAITING, until) && self.try_remove(id) {
+        while node.state.load(Acquire) == WAITING_PARKED {
+            if node.state.wait(WAITING_PARKED, until) && self.try_remove(id) {
                 return true;
             }
         }
@@ -130,7 +150,7 @@ impl WaitList {
     pub fn leave(&self, id: u32) -> bool {
         let state = &table().node(id).state;
         // Acquire, Relaxed: as in `sleep`.
-        let removed = state.load(Acquire) == WAITING && self.try_remove(id);
+        let removed = state.load(Acquire) != NOTIFIED && self.try_remove(id);
         if !removed {
             state.store(IDLE, Relaxed);
         }
@@ -140,8 +160,8 @@ impl WaitList {
     /// Removes the node. Returns `false` if a notifier has taken it from the list.
     fn try_remove(&self, id: u32) -> bool {
         let mut list = self.lock();
-        // Relaxed: it changes while the list is locked.
-        let waits = table().node(id).state.load(Relaxed) == WAITING;
+        // Relaxed: it becomes `NOTIFIED` while the list is locked.
+        let waits = table().node(id).state.load(Relaxed) != NOTIFIED;
         if waits {
             list.remove(id);
         }
@@ -154,7 +174,7 @@ impl WaitList {
     pub fn notify(&self, most: u32) -> usize {
         let (mut left, mut count) = (most as usize, 0);
         loop {
-            let mut batch = [0; BATCH];
+            let mut batch = [(0, false); BATCH];
             let (mut taken, mut list) = (0, self.lock());
             if count == 0 && left > BATCH {
                 // Those that wait again would keep it from ending.
@@ -166,8 +186,10 @@ impl WaitList {
             }
             let is_empty = list.is_empty();
             list.unlock();
-            for &id in &batch[..taken] {
-                step!("notified-not-woken", table().node(id).state.wake(1));
+            for &(id, sleeps) in &batch[..taken] {
+                if sleeps {
+                    step!("notified-not-woken", table().node(id).state.wake(1));
+                }
             }
             (left, count) = (left - taken, count + taken);
             if is_empty || left == 0 {
@@ -229,8 +251,9 @@ impl Locked<'_> {
         node.state.store(IDLE, Relaxed);
     }
 
-    /// Takes the first node from the list, which is not empty, and makes it [`NOTIFIED`].
-    fn take_first(&mut self) -> u32 {
+    /// Takes the first node from the list, which is not empty, and makes it [`NOTIFIED`]. Returns it, and whether its owner
+    /// has to be woken.
+    fn take_first(&mut self) -> (u32, bool) {
         let id = self.first;
         let node = table().node(id);
         self.list.links.exclusive();
@@ -241,8 +264,8 @@ impl Locked<'_> {
             first => table().node(first).prev.store(0, Relaxed),
         }
         // Release: this thread is done with the links; pairs with the Acquire in `sleep`.
-        node.state.store(NOTIFIED, Release);
-        id
+        let was = node.state.swap(NOTIFIED, Release);
+        (id, was == WAITING_PARKED)
     }
 
     /// Unlocks the list.
@@ -295,8 +318,9 @@ mod tests {
             }
             let mut locked = list.lock();
             assert_eq!(locked.len(), waiting.len());
-            let rest: Vec<u32> = waiting.iter().map(|_| locked.take_first()).collect();
-            assert!(rest == waiting && locked.is_empty());
+            let rest: Vec<_> = waiting.iter().map(|_| locked.take_first()).collect();
+            // None sleeps.
+            assert!(rest.into_iter().eq(waiting.into_iter().map(|id| (id, false))) && locked.is_empty());
             locked.unlock();
             ids.iter().for_each(|&id| table().node(id).state.store(IDLE, Relaxed));
         }

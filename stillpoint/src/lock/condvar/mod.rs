@@ -1,7 +1,7 @@
 //! A condition variable for mutexes on [`RawMutex`](super::RawMutex).
 //!
-//! A waiter appends itself to a [list](list) while it holds the mutex, releases the mutex, and sleeps until a notifier has
-//! taken it from the list. A notifier has changed the condition under the mutex. If the list is empty, it returns.
+//! A waiter appends itself to a [list](list) while it holds the mutex, releases the mutex, [spins](patience) for a
+//! short time, and sleeps until a notifier has taken it from the list. A notifier has changed the condition under the mutex. If the list is empty, it returns.
 //! Otherwise it takes the first waiters from the list, and wakes just these.
 //!
 //! So a notification makes no system call for waiters that have been notified and wait for a CPU, which takes longer
@@ -26,6 +26,7 @@
 mod list;
 #[cfg(all(feature = "pthread", not(loom)))]
 mod parts;
+mod patience;
 
 use core::fmt;
 #[cfg(not(loom))]
@@ -36,6 +37,7 @@ use std::{
 };
 
 use self::list::WaitList;
+pub use self::patience::Patience;
 #[cfg(not(loom))]
 use super::mutex::api::{RawMutex, after, at};
 use super::mutex::waiter::{self, Place};
@@ -44,6 +46,9 @@ use crate::sync::{AtomicUsize, Futex32, Ordering::*, const_unless_loom, now};
 
 /// Nanoseconds for which a waiter without a node sleeps.
 const POLL_NS: u64 = 1_000_000;
+
+/// Nanoseconds of a timed wait below which the waiter sleeps at once.
+const LEAST_NS: u64 = 50_000;
 
 /// Blocks threads until a condition changes that a [`Mutex`](super::Mutex) guards. Takes sixteen bytes, and works in
 /// statics. A notification without waiters costs next to nothing.
@@ -131,9 +136,18 @@ impl Condvar {
         if id == 0 {
             return Self::poll(until);
         }
+        // Without time to spin, it does not.
+        if until.is_none_or(|until| until > now().saturating_add(LEAST_NS)) {
+            Self::spin(id);
+        }
         let is_over = self.waiters.sleep(id, until);
         Self::finish_wait(id);
         is_over
+    }
+
+    /// Spins for a notification, if that is likely to be of use.
+    fn spin(id: u32) {
+        waiter::with(|waiter| waiter.patience.spin(|ns| WaitList::spin(id, ns)));
     }
 
     /// Ends the use of the node of a wait that is over.

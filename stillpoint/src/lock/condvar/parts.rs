@@ -5,6 +5,7 @@ use core::ptr;
 use core::sync::atomic::AtomicU32;
 
 use super::Condvar;
+use super::list::WaitList;
 use crate::lock::mutex::nodes::table;
 
 impl Condvar {
@@ -21,9 +22,14 @@ impl Condvar {
     }
 
     /// Returns the word on which the waiter with this node sleeps, with the private futex, while it is
-    /// [`WAITING`](crate::lock::mutex::nodes::WAITING).
+    /// [`WAITING_PARKED`](crate::lock::mutex::nodes::WAITING_PARKED). Spins for the notification first. The caller has
+    /// released the mutex.
     #[doc(hidden)]
     pub fn wait_word(id: u32) -> *const AtomicU32 {
+        if id != 0 {
+            Self::spin(id);
+            WaitList::announce_sleep(id);
+        }
         ptr::from_ref(&*table().node(id).state)
     }
 

@@ -17,7 +17,7 @@
 //! | [`ABANDONED`] | in a queue without a waiter | the owner, which comes back, to `WAITING`, or exits, to `ABANDONED_EXITED`; the promoter to `UNLINKING` |
 //! | [`UNLINKING`] | the same, and being unlinked | the promoter to `IDLE`; the owner, which exits, to `ABANDONED_EXITED` |
 //! | [`ABANDONED_EXITED`] | in a queue; the owner has exited | the promoter, which frees it |
-//! | [`NOTIFIED`] | was `WAITING` in the list of a condition variable, and is notified | the owner to `IDLE` |
+//! | [`NOTIFIED`] | was `WAITING` or `WAITING_PARKED` in the list of a condition variable, and is notified | the owner to `IDLE` |
 //! | [`DEAD`] | was in use at a fork, and belongs to a thread of the parent | nothing: it is never reused |
 //!
 //! # Invariants

@@ -195,10 +195,8 @@ impl<P: Policy> Raw<P> {
                         return true;
                     }
                     // A place in the queue for no time would burden the others. But if the time of each wait is over by
-                    // then, the thread needs the place for its next one. So every second of these waits leaves one.
-                    if until.is_some_and(|until| now() > until)
-                        && !waiter.is_late.replace(!waiter.is_late.get())
-                    {
+                    // then, the thread needs the place for its next one. So one in some of these waits leaves one.
+                    if until.is_some_and(|until| now() > until) && !waiter.is_late_again() {
                         return false;
                     }
                 }

@@ -15,7 +15,8 @@ use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
 
 use super::nodes::{ABANDONED, IDLE, WAITING, table};
-use crate::lock::policy::CLOCK_CHECK_EVERY;
+use crate::lock::condvar::Patience;
+use crate::lock::policy::{CLOCK_CHECK_EVERY, LATE_WAITS};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::step;
 
@@ -50,8 +51,10 @@ pub struct Waiter {
     contended: Cell<(usize, u64)>,
     /// When the thread began to contend, after a pause or a yield; or when it may begin to, after a sleep.
     contends_since: Cell<u64>,
-    /// Whether the time of a wait was over before it had a place, and no such wait has left one since.
-    pub is_late: Cell<bool>,
+    /// Waits whose time was over before they had a place, since one of them has left one.
+    pub late: Cell<u32>,
+    /// How long it spins for condition variables.
+    pub patience: Patience,
 }
 
 /// The place where a thread waits.
@@ -88,7 +91,8 @@ impl Waiter {
             steals: Cell::new(0),
             contended: Cell::new((0, 0)),
             contends_since: Cell::new(0),
-            is_late: Cell::new(false),
+            late: Cell::new(0),
+            patience: Patience::new(),
         }
     }
 
@@ -147,6 +151,13 @@ impl Waiter {
         Place::Tail(id)
     }
 
+    /// Counts a wait whose time is over before it has a place. Returns `true` if it is to leave one.
+    pub fn is_late_again(&self) -> bool {
+        let late = self.late.get() + 1;
+        self.late.set(late % LATE_WAITS);
+        late == LATE_WAITS
+    }
+
     /// Returns the nodes that the thread keeps, each with the address of the lock in whose queue it is abandoned.
     #[cfg(all(test, not(loom)))]
     pub fn places(&self) -> Vec<(u32, usize)> {
@@ -183,6 +194,7 @@ impl Waiter {
     /// Gives up the nodes when the thread exits. A later destructor that locks allocates another one.
     pub fn exit(&self) {
         let was = self.node_in_use.swap(1, Acquire);
+        self.patience.exit();
         for own in &self.own {
             let id = own.id.replace(0);
             if own.abandoned_at.replace(0) != 0 {
@@ -272,6 +284,7 @@ mod exit {
     fn in_child() {
         // The table frees those that are in no queue.
         with(|waiter| {
+            waiter.patience.in_child();
             for own in &waiter.own {
                 step!("child-keeps-nodes", own.id.set(0));
                 step!("child-remembers-queues", own.abandoned_at.set(0));

@@ -7,9 +7,9 @@ pub use rwlock::Shared;
 #[cfg(loom)]
 pub use rwlock::WordRwLock;
 
-/// The value of a waiter's word until it is notified.
+/// The value of a waiter's word until it is notified, once it may sleep.
 #[cfg(not(loom))]
-pub const NOT_NOTIFIED: u32 = super::mutex::nodes::WAITING;
+pub const NOT_NOTIFIED: u32 = super::mutex::nodes::WAITING_PARKED;
 
 /// The reader-writer lock with the policy of the others.
 #[cfg(not(loom))]

@@ -1,0 +1,125 @@
+//! How long a thread spins for a notification before it sleeps.
+//!
+//! The wake-up of a thread that sleeps costs its notifier a system call, and the thread a switch or the time in which an
+//! idle CPU starts again. Two threads that hand over items one by one pay that for each item. So a thread first spins for
+//! about as long as a wake-up takes: at worst it pays twice (Karlin et al., "Empirical Studies of Competitive Spinning",
+//! SOSP 1991). That depends on who else wants its CPU:
+//!
+//! - Up to as many threads as there are CPUs have waited for condition variables: a thread that spins keeps none of them
+//!   from running, and the wake-up would be that of an idle CPU. It spins for [`ALONE_NS`].
+//! - More threads have: the wake-up is a switch, and the CPU is of use to others. It spins for [`SHARED_NS`].
+//!
+//! A thread that has spun without success does not spin in its next waits: in one, then in three, up to a bound. With one
+//! CPU, no thread spins.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Nanoseconds for which a thread spins if each thread may have a CPU, and in how many waits at most it then does not.
+const ALONE_NS: u32 = 12_000;
+const ALONE_PAUSE: u32 = 7;
+/// The same if there are more threads.
+const SHARED_NS: u32 = 2_000;
+const SHARED_PAUSE: u32 = 63;
+
+/// Threads that have waited for condition variables.
+static THREADS: AtomicU32 = AtomicU32::new(0);
+/// The CPUs of the process when it was first asked for; 0 before.
+static CPUS: AtomicU32 = AtomicU32::new(0);
+
+/// What a thread knows of its last waits.
+#[derive(Debug)]
+pub struct Patience {
+    /// Whether the thread is one of [`THREADS`].
+    is_counted: Cell<bool>,
+    /// The waits that are left in which it does not spin, and how many there were after the last spin.
+    left: Cell<u32>,
+    pause: Cell<u32>,
+}
+
+impl Patience {
+    pub const fn new() -> Self {
+        Self { is_counted: Cell::new(false), left: Cell::new(0), pause: Cell::new(0) }
+    }
+
+    /// The calling thread begins a wait. Calls `spin` with a time in nanoseconds if it is to spin; `spin` returns `true` if it
+    /// had success.
+    pub fn spin(&self, spin: impl FnOnce(u32) -> bool) {
+        if !self.is_counted.replace(true) {
+            // Relaxed, here and below: an estimate.
+            THREADS.fetch_add(1, Relaxed);
+        }
+        match cpus() {
+            1 => {}
+            cpus if THREADS.load(Relaxed) <= cpus => self.spin_for(ALONE_NS, ALONE_PAUSE, spin),
+            _ => self.spin_for(SHARED_NS, SHARED_PAUSE, spin),
+        }
+    }
+
+    fn spin_for(&self, ns: u32, longest_pause: u32, spin: impl FnOnce(u32) -> bool) {
+        let left = self.left.get();
+        if left != 0 {
+            self.left.set(left - 1);
+            return;
+        }
+        let pause = if spin(ns) { 0 } else { (2 * self.pause.get() + 1).min(longest_pause) };
+        self.pause.set(pause);
+        self.left.set(pause);
+    }
+
+    /// The thread exits.
+    pub fn exit(&self) {
+        if self.is_counted.replace(false) {
+            THREADS.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// The thread is the only one of the child of a fork.
+    #[cfg(not(loom))]
+    pub fn in_child(&self) {
+        THREADS.store(self.is_counted.get().into(), Relaxed);
+    }
+}
+
+/// Returns how many CPUs the process may use.
+fn cpus() -> u32 {
+    // The models' threads have one each.
+    if cfg!(loom) {
+        return u32::MAX;
+    }
+    match CPUS.load(Relaxed) {
+        0 => {
+            let cpus = crate::sys::thread::cpus();
+            CPUS.store(cpus, Relaxed);
+            cpus
+        }
+        cpus => cpus,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_spins_less_often_until_a_spin_has_success() {
+        let patience = Patience::new();
+        let spins = |success: bool| {
+            let mut waits = 1;
+            loop {
+                let mut spun = false;
+                patience.spin_for(1, 7, |_| {
+                    spun = true;
+                    success
+                });
+                if spun {
+                    return waits;
+                }
+                waits += 1;
+            }
+        };
+        assert_eq!([(); 5].map(|()| spins(false)), [1, 2, 4, 8, 8]);
+        assert_eq!([(); 3].map(|()| spins(true)), [8, 1, 1]);
+        assert_eq!([(); 2].map(|()| spins(false)), [1, 2]);
+    }
+}
