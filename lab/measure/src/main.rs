@@ -40,6 +40,9 @@ enum NotBuilt {
     /// Measure this machine and write a page about it (needs `--features bench`).
     #[command(disable_help_flag = true)]
     Report(Ignored),
+    /// Measure whether the published figures hold here (needs `--features bench`).
+    #[command(disable_help_flag = true)]
+    Claims(Ignored),
     /// Compare two results (needs `--features bench`).
     #[command(disable_help_flag = true)]
     Compare(Ignored),
@@ -73,6 +76,7 @@ mod bench {
         /// Measure the library beside its peers.
         Bench(bench::Args),
         Report(report::Args),
+        Claims(report::claims::Args),
         Compare(compare::Args),
     }
 
@@ -81,6 +85,7 @@ mod bench {
             match self {
                 Self::Bench(args) => bench::run(args),
                 Self::Report(args) => report::run(args),
+                Self::Claims(args) => report::claims::run(args),
                 Self::Compare(args) => compare::run(args),
             }
         }

@@ -8,6 +8,30 @@ type Str = &'static str;
 /// A line at the head: part, title, metric, and configuration. The peers are those that were measured, the best first.
 pub(super) struct Highlight(pub(super) Str, pub(super) Str, pub(super) Str, pub(super) Str);
 
+/// How the titles of the highlights begin that the README shows: with the targets that are missed, they are what
+/// [`claims`](super::claims) measures.
+#[rustfmt::skip]
+pub(super) const README: [Str; 15] = [
+    "RCU read (enter",
+    "synchronize(), median, beside",
+    "Allocate, publish",
+    "Peak unreclaimed",
+    "SRCU read",
+    "Counter increment",
+    "Hash map, 98 % gets, 1024",
+    "Hash map, 98 % gets, 1,048,576 entries, one",
+    "Longest wait for a lock, {threads} threads on",
+    "RwLock throughput, 99",
+    "Program: bank, {threads} threads (",
+    "Program: work queue",
+    "Program: pool of",
+    "Program: transfers",
+    "Program: cache",
+];
+
+/// Metrics of which more is better.
+pub(super) const RATES: [Str; 2] = ["mops", "updates_per_s"];
+
 pub(super) const HOW_TO_READ: Str = "Medians over interleaved rounds. The ratio is formed within each round, and its \
      median stands beside its extremes. Below 1, stillpoint takes less time or memory; of a rate, above 1, it does \
      more. The best peer is the one with the best median of all that were measured.";
@@ -162,7 +186,7 @@ pub(super) enum Versus {
 /// Something that a post says: experiment, what is compared, what to expect, and our metric, configuration, and
 /// partner.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim(
+pub(super) struct PostClaim(
     pub(super) Str,
     pub(super) Str,
     pub(super) Expected,
@@ -181,54 +205,54 @@ use Versus::{Config, Itself, System};
 
 // Three threads on two CPUs are the 48 virtual CPUs on 32 of the post.
 #[rustfmt::skip]
-pub(super) const CLAIMS: [Claim; 25] = [
-    Claim("e1", "heavy() beside two busy threads per CPU / beside one", Same,
+pub(super) const POST_CLAIMS: [PostClaim; 25] = [
+    PostClaim("e1", "heavy() beside two busy threads per CPU / beside one", Same,
         "heavy_ns", "running=max, callers=1, backend=membarrier",
         Config("running=cpus, callers=1, backend=membarrier")),
-    Claim("e1", "heavy() by 16 callers that share / that do not", Below,
+    PostClaim("e1", "heavy() by 16 callers that share / that do not", Below,
         "heavy_ns", "running=0, callers=16, backend=membarrier", System("membarrier-syscall")),
-    Claim("e1", "Time of another process beside a caller / beside a running thread (posted then: 2.11\u{d7})", Same,
+    PostClaim("e1", "Time of another process beside a caller / beside a running thread (posted then: 2.11\u{d7})", Same,
         "slowdown", "running=1, callers=1, backend=membarrier", Itself("stillpoint")),
-    Claim("e2", "Section / section with a full fence", Below, "section_ns", "readers=1", System("stillpoint-seqcst")),
-    Claim("e2", "Grace period / beside readers with full fences", Above,
+    PostClaim("e2", "Section / section with a full fence", Below, "section_ns", "readers=1", System("stillpoint-seqcst")),
+    PostClaim("e2", "Grace period / beside readers with full fences", Above,
         "p50_ns", "readers=1", System("stillpoint-seqcst")),
-    Claim("e2", "Grace period / by signals", Below, "p50_ns", "readers=1", System("stillpoint-signal")),
-    Claim("e3", "1000 loops of {threads} threads (posted: 10,000) on their own track / on callbacks that wake; \
+    PostClaim("e2", "Grace period / by signals", Below, "p50_ns", "readers=1", System("stillpoint-signal")),
+    PostClaim("e3", "1000 loops of {threads} threads (posted: 10,000) on their own track / on callbacks that wake; \
         extrapolated from the rate in a shorter time", Like(35.0 / 54.0),
         "loops_ns", "callbacks=0", System("callback-track")),
-    Claim("e3", "The same beside a flood of {callbacks} callbacks", Like(35.0 / 54.0),
+    PostClaim("e3", "The same beside a flood of {callbacks} callbacks", Like(35.0 / 54.0),
         "loops_ns", "callbacks=3600", System("callback-track")),
-    Claim("e3", "Wait behind 3,600 callbacks, on its own track / before", Same, "delay", "", Itself("stillpoint")),
-    Claim("e3", "The same on the callbacks' track", Above, "delay", "", Itself("callback-track")),
-    Claim("e4", "Updates per second with a flag for each reader / with one flag, otherwise the same code",
+    PostClaim("e3", "Wait behind 3,600 callbacks, on its own track / before", Same, "delay", "", Itself("stillpoint")),
+    PostClaim("e3", "The same on the callbacks' track", Above, "delay", "", Itself("callback-track")),
+    PostClaim("e4", "Updates per second with a flag for each reader / with one flag, otherwise the same code",
         Like(408.0 / 292.0), "updates_gain", "readers=10", Itself("reader-flags")),
-    Claim("e4", "Wake-ups by readers for each update, likewise", Below,
+    PostClaim("e4", "Wake-ups by readers for each update, likewise", Below,
         "wakes_to_one_flag", "readers=10", Itself("reader-flags")),
-    Claim("e5", "Overhead of load and store in a section / of lock; cmpxchg", Like(5.7 / 18.3),
+    PostClaim("e5", "Overhead of load and store in a section / of lock; cmpxchg", Like(5.7 / 18.3),
         "overhead_ns", "threads_per_cpu=1, threads=max", System("lock-cmpxchg")),
-    Claim("e5", "The same / of lock; cmpxchg with the vdso's CPU number", Like(1.0 / 5.4),
+    PostClaim("e5", "The same / of lock; cmpxchg with the vdso's CPU number", Like(1.0 / 5.4),
         "overhead_ns", "threads_per_cpu=1, threads=max", System("lock-cmpxchg-vdso")),
-    Claim("e5", "The same / of cmpxchg in a section", Like(5.7 / 7.4),
+    PostClaim("e5", "The same / of cmpxchg in a section", Like(5.7 / 7.4),
         "overhead_ns", "threads_per_cpu=1, threads=max", System("cmpxchg-restart")),
-    Claim("e5", "CPU number from memory / from the vdso", Like(0.3 / 12.7),
+    PostClaim("e5", "CPU number from memory / from the vdso", Like(0.3 / 12.7),
         "cpu_number_ns", "threads_per_cpu=1, threads=max", System("vdso-getcpu")),
-    Claim("e6", "pvq: lock rate of two threads with the pending bit / without (same socket)", Like(7.08 / 6.52),
+    PostClaim("e6", "pvq: lock rate of two threads with the pending bit / without (same socket)", Like(7.08 / 6.52),
         "gain", "threads=2, cs_ns=0", Itself("pvq+pending-bit")),
-    Claim("e6", "pvq: rate with kick-ahead / without, 1 thread per CPU (Westmere, 32 on 32)", Same,
+    PostClaim("e6", "pvq: rate with kick-ahead / without, 1 thread per CPU (Westmere, 32 on 32)", Same,
         "gain", "cs_ns=1000, threads=#0", Itself("pvq+kick-ahead")),
-    Claim("e6", "The same, 2 threads per CPU (Westmere, 48 on 32)", Same,
+    PostClaim("e6", "The same, 2 threads per CPU (Westmere, 48 on 32)", Same,
         "gain", "cs_ns=1000, threads=#1", Itself("pvq+kick-ahead")),
-    Claim("e6", "pvq: rate with deferred kicks / without, 1 thread per CPU (Westmere, 32 on 32)", Like(207.4 / 181.3),
+    PostClaim("e6", "pvq: rate with deferred kicks / without, 1 thread per CPU (Westmere, 32 on 32)", Like(207.4 / 181.3),
         "gain", "cs_ns=1000, threads=#0", Itself("pvq+deferred-kick")),
-    Claim("e6", "The same, 2 threads per CPU (Westmere, 48 on 32)", Like(632.0 / 590.9),
+    PostClaim("e6", "The same, 2 threads per CPU (Westmere, 48 on 32)", Like(632.0 / 590.9),
         "gain", "cs_ns=1000, threads=#1", Itself("pvq+deferred-kick")),
-    Claim("e6", "The same, 32 threads per CPU (Haswell, 48 on 32)", Like(892.5 / 808.1),
+    PostClaim("e6", "The same, 32 threads per CPU (Haswell, 48 on 32)", Like(892.5 / 808.1),
         "gain", "cs_ns=1000, threads=max", Itself("pvq+deferred-kick")),
-    Claim("e6", "pvq: rate with adaptive spinning / without, 1 thread per CPU (Haswell, 32 on 32)", Same,
+    PostClaim("e6", "pvq: rate with adaptive spinning / without, 1 thread per CPU (Haswell, 32 on 32)", Same,
         "gain", "cs_ns=1000, threads=#0", Itself("pvq")),
-    Claim("e6", "The same, 2 threads per CPU (Haswell, 48 on 32)", Like(808.1 / 546.9),
+    PostClaim("e6", "The same, 2 threads per CPU (Haswell, 48 on 32)", Like(808.1 / 546.9),
         "gain", "cs_ns=1000, threads=#1", Itself("pvq")),
-    Claim("e6", "The same, 32 threads per CPU (Haswell, 48 on 32)", Like(808.1 / 546.9),
+    PostClaim("e6", "The same, 32 threads per CPU (Haswell, 48 on 32)", Like(808.1 / 546.9),
         "gain", "cs_ns=1000, threads=max", Itself("pvq")),
 ];
 

@@ -8,16 +8,15 @@
 //! <!-- end -->
 //! ```
 //!
-//! NAME is `machine` (with the commit), `targets`, or `highlights` and the words with which those of a short table begin,
-//! between `; `.
+//! NAME is `machine` (with the commit), `highlights` (those of the README), `targets`, or `claims`.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use super::markdown;
 use super::summary::Summary;
+use super::{claims, markdown};
 
 const BLOCK: &str = "<!-- block: ";
 const CLOSE: &str = " -->";
@@ -54,13 +53,9 @@ fn block(name: &str, summary: &Summary) -> Option<String> {
     match name {
         "machine" => Some(summary.headline.clone() + "\n"),
         "targets" => Some(markdown::targets(summary)),
-        _ => {
-            let names: Vec<&str> = name.strip_prefix("highlights ")?.split("; ").collect();
-            let is_known =
-                |name: &&str| summary.highlights.iter().any(|line| line.cells[0].starts_with(*name));
-            let is_shown = |title: &str| names.iter().any(|name| title.starts_with(name));
-            names.iter().all(is_known).then(|| markdown::highlights(summary, |line| is_shown(&line.cells[0])))
-        }
+        "highlights" => Some(markdown::highlights(summary)),
+        "claims" => Some(markdown::claims(&claims::published(summary))),
+        _ => None,
     }
 }
 
@@ -88,11 +83,11 @@ mod tests {
     #[test]
     fn marks_are_filled_and_can_be_filled_again() {
         let summary = Summary::of(&document());
-        let page = "x\n<!-- block: highlights RCU read (enter; QSBR read -->\nold\n<!-- end -->\ny";
+        let page = "x\n<!-- block: highlights -->\nold\n<!-- end -->\ny";
         let new = fill(page, &summary).expect("a known block");
         for line in [
             "| RCU read (enter, load, exit) | 2.00 ns | fast | 4.00 ns | 0.50x | slow 8.00 ns |",
-            "| QSBR read | not measured |  |  |  | `qsbr` was not run |",
+            "| SRCU read (enter, load, exit) | not measured |  |  |  | `srcu` was not run |",
         ] {
             assert!(new.contains(line) && !new.contains("old"), "{new}");
         }
@@ -104,7 +99,6 @@ mod tests {
         let summary = Summary::of(&document());
         for page in [
             "<!-- block: none -->\n<!-- end -->",
-            "<!-- block: highlights no such line -->\n<!-- end -->",
             "<!-- block: machine -->\n",
             "<!-- block: machine -->\n<!-- block: machine -->\n<!-- end -->",
         ] {

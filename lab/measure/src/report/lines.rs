@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::contents::{CLAIMS, Claim, Expected, HIGHLIGHTS, Highlight, TARGETS, Target, Versus};
+use super::contents::{Expected, HIGHLIGHTS, Highlight, POST_CLAIMS, PostClaim, TARGETS, Target, Versus};
 use super::document::{Document, fill};
 use harness::report::{OURS, figure, times};
 use harness::stats::{Ratio, Row, Summary};
@@ -16,7 +16,7 @@ use harness::{Better, Report};
 /// The part of a posted effect, as a power, that must be there.
 const ENOUGH: f64 = 0.5;
 const NOT_MEASURED: &str = "not measured";
-/// Ratios up to this, and down to its inverse, are the same.
+/// Summary up to this, and down to its inverse, are the same.
 const SAME: f64 = 1.25;
 
 /// A highlight.
@@ -41,10 +41,7 @@ pub(super) fn highlights(document: &Document) -> Vec<Line> {
 
 fn line(document: &Document, &Highlight(bench, title, metric, wanted): &Highlight) -> Line {
     let nothing = |why: String| {
-        let title = wanted
-            .split(", ")
-            .filter_map(|pair| pair.split_once('='))
-            .fold(title.to_owned(), |title, (name, value)| title.replace(&format!("{{{name}}}"), value));
+        let title = known(title, wanted);
         let cells = [title, NOT_MEASURED.to_owned(), String::new(), String::new(), String::new(), why];
         Line { cells, others: Vec::new() }
     };
@@ -64,6 +61,12 @@ fn line(document: &Document, &Highlight(bench, title, metric, wanted): &Highligh
     );
     let [ratio, range] = texts(ratio);
     Line { cells: [fill(title, ours), value(ours), peer, theirs, ratio, range], others }
+}
+
+/// Replaces each `{name}` of a title by the value in a configuration.
+pub(super) fn known(title: &str, wanted: &str) -> String {
+    let pairs = wanted.split(", ").filter_map(|pair| pair.split_once('='));
+    pairs.fold(title.to_owned(), |title, (name, value)| title.replace(&format!("{{{name}}}"), value))
 }
 
 fn is_behind(better: Better, ratio: f64) -> bool {
@@ -107,25 +110,15 @@ pub(super) fn behind(document: &Document) -> Vec<[String; 6]> {
 /// extremes, and whether it is met.
 pub(super) fn targets(document: &Document) -> Vec<[String; 6]> {
     let line = |&Target(bench, title, metric, wanted, system, bound): &Target| {
-        let result = document.result(bench);
-        let ours = result.and_then(|result| result.find(OURS, metric, wanted));
-        let name = match system {
-            "best" => ours.zip(result).and_then(|(ours, result)| Some(&*result.peers(ours).first()?.system)),
-            _ => Some(system),
-        };
-        let found = ours.zip(result).and_then(|(ours, result)| match name? {
-            "" => Some(ours.summary),
-            name => result.ratio_to(ours, name).map(|ratio| ratio.summary),
-        });
+        let compared = compare(document, bench, metric, wanted, system);
+        let (ours, name, found) = (compared.ours, compared.to, compared.ratio);
         let better = ours.map_or(Better::Lower, |row| row.better);
-        let is_met = |value: f64| if better == Better::Lower { value <= bound } else { value >= bound };
-        let verdict =
-            found.map_or("not measured", |found| match [found.median, found.min, found.max].map(is_met) {
-                [true, true, true] => "met",
-                [true, ..] => "met, in doubt",
-                [false, false, false] => "missed",
-                [false, ..] => "missed, in doubt",
-            });
+        let verdict = found.map_or("not measured", |found| match within(better, bound, found) {
+            [true, true, true] => "met",
+            [true, ..] => "met, in doubt",
+            [false, false, false] => "missed",
+            [false, ..] => "missed, in doubt",
+        });
         let title = ours.map_or_else(|| title.to_owned(), |ours| fill(title, ours));
         let target =
             format!("{} {}", if better == Better::Lower { "at most" } else { "at least" }, times(bound));
@@ -139,6 +132,42 @@ pub(super) fn targets(document: &Document) -> Vec<[String; 6]> {
     TARGETS.iter().map(line).collect()
 }
 
+/// Our row, and its ratio to another system.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Compared<'a> {
+    pub(super) ours: Option<&'a Row>,
+    pub(super) to: Option<&'a str>,
+    pub(super) ratio: Option<Summary>,
+}
+
+/// Compares our row with `system`, or with the best peer of all that were measured (`best`). Without a name, the ratio is
+/// our value itself.
+pub(super) fn compare<'a>(
+    document: &'a Document,
+    bench: &str,
+    metric: &str,
+    wanted: &str,
+    system: &'a str,
+) -> Compared<'a> {
+    let Some(result) = document.result(bench) else { return Compared::default() };
+    let ours = result.find(OURS, metric, wanted);
+    let to = match system {
+        "best" => ours.and_then(|ours| Some(&*result.peers(ours).first()?.system)),
+        _ => Some(system),
+    };
+    let ratio = ours.zip(to).and_then(|(ours, to)| match to {
+        "" => Some(ours.summary),
+        to => result.ratio_to(ours, to).map(|ratio| ratio.summary),
+    });
+    Compared { ours, to, ratio }
+}
+
+/// Returns whether the median, the least and the greatest of a ratio are at most `bound`; of a rate, at least.
+pub(super) fn within(better: Better, bound: f64, found: Summary) -> [bool; 3] {
+    let is_met = |value: f64| if better == Better::Lower { value <= bound } else { value >= bound };
+    [found.median, found.min, found.max].map(is_met)
+}
+
 fn value(row: &Row) -> String {
     figure(row.summary.median, &row.unit)
 }
@@ -149,9 +178,9 @@ fn texts(ratio: Option<Summary>) -> [String; 2] {
 }
 
 /// Returns the claims about an experiment: what is compared, the posted ratio, our values, ratio, extremes, verdict.
-pub(super) fn claims(result: &Report) -> Vec<[String; 6]> {
-    let of_result = CLAIMS.iter().filter(|claim| claim.0 == result.bench);
-    let line = |&Claim(_, what, expected, metric, wanted, versus): &Claim| {
+pub(super) fn post_claims(result: &Report) -> Vec<[String; 6]> {
+    let of_result = POST_CLAIMS.iter().filter(|claim| claim.0 == result.bench);
+    let line = |&PostClaim(_, what, expected, metric, wanted, versus): &PostClaim| {
         let posted = match expected {
             Expected::Like(ratio) => times(ratio),
             Expected::Below => "less".to_owned(),

@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 
+use super::claims::{self, Claim};
 use super::contents::{BEHIND, HOW_TO_READ, RULE};
 use super::document::Document;
+use super::headline;
 use super::lines::Line;
 use super::summary::Summary;
+use harness::report::times;
 
 pub(super) fn summary(summary: &Summary) -> String {
     let mut text = format!("# stillpoint on this machine\n\n{}\n", summary.headline);
@@ -24,10 +27,10 @@ pub(super) fn summary(summary: &Summary) -> String {
         text += "| | cells | by most | peer | ratio | min..max |\n|---|--:|---|---|--:|--:|\n";
         summary.behind.iter().for_each(|line| row(&mut text, line));
     }
-    if !summary.claims.is_empty() {
+    if !summary.post_claims.is_empty() {
         let _ = write!(text, "\n## Experiments of the posts\n\n{RULE}\n\n");
         text += "| | | posted | ours | ratio | min..max | shape |\n|---|---|--:|--:|--:|--:|---|\n";
-        summary.claims.iter().for_each(|line| row(&mut text, line));
+        summary.post_claims.iter().for_each(|line| row(&mut text, line));
     }
     text += "\n`stillpoint report` writes this summary, and beside it all figures (figures.md), a page with plots \
              (report.html) and the raw results (report.json).\n";
@@ -65,12 +68,12 @@ pub(super) fn figures(document: &Document) -> String {
     text
 }
 
-/// Returns the chosen ones of the highlights as a table with three peers; of what was not measured, why.
-pub(super) fn highlights(summary: &Summary, is_chosen: impl Fn(&Line) -> bool) -> String {
+/// Returns the highlights of the README as a table with three peers; of what was not measured, why.
+pub(super) fn highlights(summary: &Summary) -> String {
     let mut text =
         "| | stillpoint | best peer | its figure | ratio | next peers |\n|---|--:|---|--:|--:|---|\n"
             .to_owned();
-    for line in summary.highlights.iter().filter(|line| is_chosen(line)) {
+    for line in claims::of_readme(summary).map(|(_, line)| line) {
         let last = match line.is_measured() {
             true => line.others.iter().take(2).cloned().collect::<Vec<_>>().join(", "),
             false => line.cells[5].clone(),
@@ -84,6 +87,25 @@ pub(super) fn highlights(summary: &Summary, is_chosen: impl Fn(&Line) -> bool) -
 pub(super) fn targets(summary: &Summary) -> String {
     let mut text = "| | beside | target | ratio | min..max | |\n|---|---|---|--:|--:|---|\n".to_owned();
     summary.targets.iter().for_each(|line| row(&mut text, line));
+    text
+}
+
+/// Returns what is claimed, and what would refute it, as a table.
+pub(super) fn claims(claims: &[Claim]) -> String {
+    let mut text = "| | beside | published | target | refuted by | command | minutes |\n\
+                    |---|---|--:|---|---|---|--:|\n"
+        .to_owned();
+    for claim in claims {
+        let (part, minutes) = (claim.part.name, claim.part.seconds(true) / 60.0);
+        let published = format!("{} ({})", times(claim.ratio), claim.range);
+        let command = format!("`claims --only {part}`");
+        let minutes = format!("{minutes:.1}");
+        let (title, refuted) = (claim.title.clone(), claim.refuted());
+        row(
+            &mut text,
+            &[title, claim.beside.clone(), published, claim.target.clone(), refuted, command, minutes],
+        );
+    }
     text
 }
 

@@ -6,6 +6,7 @@
 //! loses none.
 
 pub mod chart;
+pub mod claims;
 mod contents;
 pub(crate) mod document;
 mod fill;
@@ -66,22 +67,35 @@ pub struct Args {
 /// Returns an error if a part does, or if a file cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let out_dir = &args.out_dir;
-    fs::create_dir_all(out_dir).with_context(|| format!("cannot make {}", out_dir.display()))?;
+    make(out_dir)?;
     if let Some(from) = &args.from {
         return redo(from, args);
     }
     let raw = out_dir.join("report.json");
     let keep = !args.only.is_empty() && raw.exists();
     let mut document = if keep { Document::read(&raw)? } else { Document::default() };
+    let parts = if args.only.is_empty() { &PARTS[..] } else { &args.only };
+    let timed: Vec<(Part, f64)> =
+        parts.iter().map(|part| (*part, args.seconds.unwrap_or(part.seconds(args.quick)))).collect();
+    let took = measure_all(&timed, &mut document, out_dir)?;
+    println!("{took}; {}", out_dir.join("report.html").display());
+    if io::stdout().is_terminal() {
+        println!("{}", out_dir.join("summary.md").display());
+    }
+    Ok(())
+}
+
+/// Measures parts, each for some seconds, and writes the files after each. Returns how long that took.
+fn measure_all(
+    parts: &[(Part, f64)],
+    document: &mut Document,
+    out_dir: &Path,
+) -> anyhow::Result<HumanDuration> {
     let (origin, facts) = (Origin::read(out_dir), probe::facts()?);
     document.machine = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-
-    let parts = if args.only.is_empty() { &PARTS[..] } else { &args.only };
-    let seconds: Vec<f64> =
-        parts.iter().map(|part| args.seconds.unwrap_or(part.seconds(args.quick))).collect();
     let begin = Instant::now();
-    for (place, (part, time)) in parts.iter().zip(&seconds).enumerate() {
-        let left: f64 = seconds[place..].iter().sum();
+    for (place, (part, time)) in parts.iter().enumerate() {
+        let left: f64 = parts[place..].iter().map(|(_, time)| time).sum();
         eprintln!(
             "[{}/{}] {}: {time:.0} s; {} left",
             place + 1,
@@ -90,14 +104,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             HumanDuration(Duration::from_secs_f64(left))
         );
         document.put(Report { origin: Some(origin.clone()), ..measure(*part, *time)? });
-        write(&document, out_dir)?;
+        write(document, out_dir)?;
     }
-    let took = HumanDuration(begin.elapsed());
-    println!("{took}; {}", out_dir.join("report.html").display());
-    if io::stdout().is_terminal() {
-        println!("{}", out_dir.join("summary.md").display());
-    }
-    Ok(())
+    Ok(HumanDuration(begin.elapsed()))
+}
+
+fn make(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
 /// Writes the files of results that exist, and fills pages.

@@ -132,7 +132,7 @@ fn machine(document: &Document) -> Markup {
 
 /// Text, claims of a post, plots, the figures behind a fold, and the command.
 fn topic(Topic(bench, heading, text, plots): &Topic, result: &Report) -> Markup {
-    let claims = lines::claims(result);
+    let claims = lines::post_claims(result);
     let plots: Vec<Markup> = plots.iter().flat_map(|plot| draw(plot, result)).collect();
     let seconds = result.seconds.unwrap_or(1.0).max(1.0);
     html! {

@@ -27,7 +27,8 @@ pub(super) struct Summary {
     pub(super) highlights: Vec<Line>,
     pub(super) behind: Vec<[String; 6]>,
     pub(super) targets: Vec<[String; 6]>,
-    pub(super) claims: Vec<[String; 7]>,
+    #[serde(rename = "claims")]
+    pub(super) post_claims: Vec<[String; 7]>,
     /// Longest wait and throughput of each lock, with the most threads on all CPUs.
     lock: Vec<Point>,
     /// Unreclaimed bytes over milliseconds, of each system.
@@ -49,7 +50,7 @@ impl Summary {
             [bench.to_uppercase(), what, posted, ours, ratio, range, verdict]
         };
         let claims = document.in_order().flat_map(|result| {
-            lines::claims(result).into_iter().map(|line| claim(&result.bench, line)).collect::<Vec<_>>()
+            lines::post_claims(result).into_iter().map(|line| claim(&result.bench, line)).collect::<Vec<_>>()
         });
         let lock = document.result("lock").map(|result| {
             let rows = |metric| result.select(metric, "cpus=max, threads=max");
@@ -61,7 +62,7 @@ impl Summary {
             highlights: lines::highlights(document),
             behind: lines::behind(document),
             targets: lines::targets(document),
-            claims: claims.collect(),
+            post_claims: claims.collect(),
             lock: lock.unwrap_or_default(),
             memory: courses(document),
         }
