@@ -11,6 +11,7 @@ echo "-- Rust $rust_oldest"
 cargo "+$rust_oldest" check --manifest-path "$packaged" --target-dir target/oldest --locked --quiet
 cargo "+$rust_oldest" check --package stillpoint-collections --package stillpoint-capi --package crossbeam-epoch \
     --target-dir target/oldest --locked --quiet
+cargo "+$rust_oldest" check --manifest-path compat/arc-swap/Cargo.toml --target-dir target/oldest --locked --quiet
 
 echo "-- glibc 2.17"
 printf '#!/bin/sh\nexec %s -m ziglang cc -target x86_64-linux-gnu.2.17 "$@"\n' "$PWD/target/tools/python/bin/python" \

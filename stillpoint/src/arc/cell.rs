@@ -7,7 +7,7 @@ use core::ops::Deref;
 use core::ptr;
 
 use super::guard::Guard;
-use super::ref_cnt::RefCnt;
+use super::ref_cnt::{RefCnt, into_ptr};
 use super::strategy::{Exact, InDomain, Strategy};
 use crate::EnterSection;
 use crate::rcu::published_ptr::PublishedPtr;
@@ -71,7 +71,7 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
 
     /// Creates a cell that holds `pointer`.
     pub fn with_strategy(pointer: T, strategy: S) -> Self {
-        Self::of(T::into_ptr(pointer), strategy)
+        Self::of(into_ptr(pointer), strategy)
     }
 
     /// `pointer` comes from [`RefCnt::into_ptr`].
@@ -117,14 +117,14 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
     /// If the value's destructor does; the new pointer is stored. With [`Exact`], also in a [stall
     /// hook](crate::rcu::set_stall_hook).
     pub fn store(&self, pointer: T) {
-        let old = self.pointer.swap(T::into_ptr(pointer));
+        let old = self.pointer.swap(into_ptr(pointer));
         // SAFETY: it was the cell's, and is given up once.
         unsafe { self.strategy.discard(old) };
     }
 
     /// Replaces the pointer, and returns the old one. Blocks where [`store`](Self::store) does.
     pub fn swap(&self, pointer: T) -> T {
-        let old = self.pointer.swap(T::into_ptr(pointer));
+        let old = self.pointer.swap(into_ptr(pointer));
         // SAFETY: as in `store`.
         unsafe { self.strategy.take(old) }
     }
@@ -152,7 +152,7 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
     /// Replaces the pointer if it is still that of the guard, which keeps its address from being used for another value.
     /// Returns the old pointer, or `new` as an error.
     fn replace_loaded(&self, guard: Guard<T, S>, new: T) -> Result<T, T> {
-        let new = T::into_ptr(new);
+        let new = into_ptr(new);
         match self.pointer.compare_exchange(T::as_ptr(&guard), new) {
             Ok(old) => {
                 // Not one of the guards that must be paid.

@@ -219,8 +219,8 @@ pub unsafe fn release<T: RefCnt>(pointer: *const T::Base) {
     }
 }
 
-/// What a slot has for the pointer: its address, and the kind of the reference.
+/// What a slot has for the pointer: its address, with the tag of its type.
 #[inline(always)]
 fn address<T: RefCnt>(pointer: *mut T::Base) -> *mut () {
-    pointer.cast::<()>().wrapping_byte_add(T::KIND)
+    pointer.cast::<()>().wrapping_byte_add(T::TAG)
 }

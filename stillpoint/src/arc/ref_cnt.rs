@@ -11,8 +11,8 @@ use std::{rc, sync};
 /// # Safety
 ///
 /// The functions do what they say, and do not panic. Incrementing and decrementing cancel each other. Two pointers with
-/// the same address refer to the same value and the same count; the values of different types never have the same
-/// address, unless their pointers share the count, as those of `Arc<T>` and `Option<Arc<T>>`. No address is 3. A clone
+/// the same address refer to the same value. Types whose pointers have the same address share the count, or have different
+/// [tags](Self::TAG). No address is 3. A clone
 /// has the address of the original, and a move does not change it. Cloning uses no cell.
 ///
 /// ```
@@ -47,10 +47,10 @@ pub unsafe trait RefCnt: Clone {
     /// What it points to.
     type Base;
 
-    /// Tells references of this kind from those of other kinds that have the same addresses, and another count: a weak
-    /// reference has 1, which is added to the address. Less than the alignment of such addresses.
-    #[doc(hidden)]
-    const KIND: usize = 0;
+    /// Tells these pointers from those of other types that may have the same address and do not share the count: that of
+    /// `Weak` is 1, that of `Arc` is 0. It is less than the alignment of all such values. A cell panics when it gets a
+    /// pointer that has these bits.
+    const TAG: usize = 0;
 
     /// Turns the pointer into a raw one. The count stays.
     fn into_ptr(me: Self) -> *mut Self::Base;
@@ -80,6 +80,20 @@ pub unsafe trait RefCnt: Clone {
         // SAFETY: the caller's contract.
         drop(unsafe { Self::from_ptr(ptr) });
     }
+}
+
+/// Turns the pointer into a raw one, for a cell.
+///
+/// # Panics
+///
+/// If its address has bits of the tag.
+#[inline(always)]
+pub(super) fn into_ptr<T: RefCnt>(pointer: T) -> *mut T::Base {
+    if T::TAG != 0 {
+        let bits = usize::MAX >> T::TAG.leading_zeros();
+        assert_eq!(T::as_ptr(&pointer).addr() & bits, 0, "the pointer is not aligned enough for `RefCnt::TAG`");
+    }
+    T::into_ptr(pointer)
 }
 
 /// Implements [`RefCnt`] for a counted pointer, the same pinned, and its weak pointer.
@@ -130,11 +144,11 @@ macro_rules! counted {
             }
         }
 
-        // SAFETY: as above. `KIND` keeps it apart from the strong pointers to the same value. One without a value is null.
+        // SAFETY: as above. `TAG` keeps it apart from the strong pointers to the same value. One without a value is null.
         unsafe impl<T> RefCnt for $module::Weak<T> {
             type Base = T;
 
-            const KIND: usize = {
+            const TAG: usize = {
                 // The counts lie before the value.
                 assert!(align_of::<usize>() > 1);
                 1
@@ -163,7 +177,7 @@ counted!(rc::Rc);
 unsafe impl<T: RefCnt> RefCnt for Option<T> {
     type Base = T::Base;
 
-    const KIND: usize = T::KIND;
+    const TAG: usize = T::TAG;
 
     #[inline]
     fn into_ptr(me: Self) -> *mut T::Base {

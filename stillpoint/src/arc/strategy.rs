@@ -113,6 +113,13 @@ impl<T: RefCnt> sealed::Strategy<T> for Exact {
 #[non_exhaustive]
 pub struct Deferred;
 
+impl Deferred {
+    /// Returns the only value, for statics.
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
 impl<T: RefCnt + Send + 'static> sealed::Strategy<T> for Deferred {
     #[inline(always)]
     unsafe fn load(&self, source: &PublishedPtr<T::Base>) -> Protected<T> {

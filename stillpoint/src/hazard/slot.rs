@@ -25,7 +25,7 @@
 //!    that has incremented the count, and taken by one compare-exchange, of the guard or of a writer.
 //! 3. *A guard takes a payment for its own value only.* A payment for the previous guard of the slot may come late: it has
 //!    another address, or it is for the same value. (A value whose address is in `paid` is alive, so no other has this
-//!    address. The lowest bits of an address tell kinds of references apart: see `arc::RefCnt`.)
+//!    address. Addresses have the tags of `arc::RefCnt`.)
 //! 4. While no writer pays, `paid` is null or the same as `protected`, unless the guard is being dropped.
 //!
 //! # A guard that is dropped while a writer pays
@@ -97,7 +97,7 @@ impl Slot {
     pub fn fill(&self, address: *mut ()) {
         // Release: a writer that finds this address comes after the slot's earlier guards; pairs with the Acquire in
         // `protects`. (That a writer finds it at all is the section's promise.)
-        self.protected.store(address, Release);
+        step!("slot-not-filled", self.protected.store(address, Release));
     }
 
     /// Frees the slot of a guard that protects `address`. Returns `true` if the guard owns a reference, which the caller
