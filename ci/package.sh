@@ -12,6 +12,7 @@ cargo "+$rust_oldest" check --manifest-path "$packaged" --target-dir target/olde
 cargo "+$rust_oldest" check --package stillpoint-collections --package stillpoint-capi --package crossbeam-epoch \
     --package stillpoint-pthread --package stillpoint-urcu-memb --package stillpoint-urcu-bp --target-dir target/oldest \
     --locked --quiet
+cargo "+$rust_oldest" check --manifest-path compat/arc-swap/Cargo.toml --target-dir target/oldest --locked --quiet
 
 echo "-- glibc 2.17"
 printf '#!/bin/sh\nexec %s -m ziglang cc -target x86_64-linux-gnu.2.17 "$@"\n' "$PWD/target/tools/python/bin/python" \

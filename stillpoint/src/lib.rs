@@ -12,6 +12,7 @@
 //! | [`rcu`] | reads that take about a nanosecond and never wait; writers wait for a *grace period* | data that is read far more often than written: configuration, routing, connection tables |
 //! | [`qsbr`] | reads that are a plain load, in threads that report now and then that they hold no references (*quiescent states*) | loops that read all the time: packet processing, event loops, interpreters |
 //! | [`srcu`] | domains created at run time, whose readers may sleep, move to other threads and hold a guard across `.await` | async code, readers that wait for something |
+//! | [`arc`] | atomic `Arc`s, whose guards may be kept, sent and held across `.await` | configuration that requests hold on to |
 //! | [`percpu`] | counters, histograms and pools per CPU, changed without locked instructions | data that every thread changes all the time and few threads read |
 //! | [`fence`] | a process-wide memory barrier: free on the frequent side, a system call on the rare side | algorithms of your own with a hot and a cold side |
 //! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs; a reader-writer lock with per-CPU readers | data that many threads change in short critical sections |
@@ -78,6 +79,8 @@ compile_error!("stillpoint runs on 64-bit Linux only: it is built on membarrier(
 
 // Nothing else there: the compiler would report each call that only Linux has.
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+pub mod arc;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod domain;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod fence;
@@ -85,6 +88,8 @@ pub mod fence;
 mod grace_period;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", any(doc, doctest)))]
 pub mod guide;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+mod hazard;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "lock"))]
 pub mod lock;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "metrics", not(loom)))]
@@ -133,6 +138,8 @@ pub mod urcu {
 pub mod fence;
 #[cfg(loom)]
 pub mod grace_period;
+#[cfg(loom)]
+pub mod hazard;
 #[cfg(loom)]
 pub mod percpu {
     #[path = "loom.rs"]

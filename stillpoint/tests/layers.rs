@@ -14,10 +14,10 @@ const LAYERS: &[&[&str]] = &[
     &["fence"],
     &["grace_period", "percpu"],
     &["readers", "lock"],
-    &["reclaim"],
+    &["reclaim", "hazard"],
     &["domain"],
     &["rcu"],
-    &["qsbr", "srcu"],
+    &["qsbr", "srcu", "arc"],
     &["metrics", "guide", "lib"],
 ];
 

@@ -196,7 +196,7 @@ mod guard;
 pub mod lab;
 mod option;
 mod pointer;
-mod published_ptr;
+pub(crate) mod published_ptr;
 mod reference;
 mod retired;
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]

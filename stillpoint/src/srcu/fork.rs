@@ -97,7 +97,7 @@ unsafe fn in_child() {
 #[cfg(test)]
 mod tests {
     use crate::sys::fork::orders;
-    use crate::{fence, lock, percpu, rcu, srcu};
+    use crate::{arc, fence, lock, percpu, rcu, srcu};
 
     #[test]
     fn fork_hooks_are_registered_early_and_called_in_order() {
@@ -108,7 +108,8 @@ mod tests {
             percpu::Counter::<u64>::new,
             rcu::stats,
             srcu::Domain::new,
+            arc::ArcCell::<std::sync::Arc<u8>>::load,
         );
-        assert_eq!(orders(), [0, 1, 2, 3, 4]);
+        assert_eq!(orders(), [0, 1, 2, 3, 4, 5]);
     }
 }

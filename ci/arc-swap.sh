@@ -1,0 +1,305 @@
+#!/usr/bin/env bash
+# compat/arc-swap keeps the promises of arc-swap. In place of it, arc-swap's own tests pass: `random`, `stress`, those of
+# its bugs 198 and 210, the documented examples, and the tests inside its source, which check counts. Crates that use it
+# pass their own tests, unmodified: vm-memory, triomphe and log4rs. The tests of this package that reproduce reported
+# bugs of arc-swap fail on the releases that have these. Cargo fetches the crates; none of their code is in this
+# repository. Then the cells run in Miri, with many seeds (`ci/setup.sh`). Four minutes, after the builds.
+#
+#   ci/arc-swap.sh          checks, with the crates of Cargo.lock and ci/crates.txt
+#   ci/arc-swap.sh record   adds to ci/crates.txt what is missing there (after `ci/compat.sh record`), and checks
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source ci/versions.sh
+source ci/pin.sh
+
+# The newest versions whose packages contain their tests.
+version=1.9.5 vm_memory=0.18.0 triomphe=0.1.17 log4rs=1.4.0
+# The last releases with the bugs: 198 and 203 (orderings), 210 (a freed address that is used again), 214 (weak and strong).
+before_198=1.8.2 before_203=1.9.0 before_214=1.9.3
+
+# The tests inside arc-swap's source. Those that run here are unmodified: cut out, and compiled with this package's items
+# in place of the source's. `counts` says that a test checks exact counts.
+inside=(
+    lib::publish=counts
+    lib::swap_load=counts
+    lib::multi_writers=
+    lib::load_null=
+    lib::from_into=counts
+    lib::guard_drop_in_thread=counts
+    lib::guard_drop_in_another_thread=counts
+    lib::load_option=
+    lib::debug_impl=
+    lib::display_impl=
+    lib::recursive=counts
+    lib::rcu_panic=counts
+    lib::nulls=counts
+    lib::rcu=
+    lib::cas_ref_cnt=counts
+    lib::load_cnt=counts
+    lib::lease_overflow=counts
+    lib::moved_storage_box=counts
+    lib::moved_storage_into_inner=counts
+    access::static_dispatch=
+    access::dyn_dispatch=
+    access::transitive=
+    access::transitive_dyn=
+    access::constant=
+    access::map_option_dyn=
+    access::map_dyn_access_dyn=
+    access::map_through_dyn=
+    access::map_through_dyn_sync=
+    cache::cached_through_arc=
+    cache::cache_option=
+    cache::map_cache=
+    ref_cnt::ref_cnt_arc=
+    ref_cnt::ref_cnt_pin_arc=
+    ref_cnt::ref_cnt_pin_rc=
+    ref_cnt::misaligned_tag=
+    serde::test_serialize_deserialize=
+    serde::test_serialize_deserialize_option=
+    serde::test_serialize_deserialize_option_none=
+    weak::there_and_back=counts
+    weak::reset=counts
+    weak::destroy=
+    weak::strong_guard_dropped=counts
+    weak::strong_guard_into_inner=counts
+    weak::weak_guard=counts
+)
+# Not here: it calls a private method. The rest of what it tests is in `tests/interface.rs`.
+private=(cache::cached_value)
+
+recording=
+if [[ ${1-} == record ]]; then export recording=1; fi
+
+scratch=target/arc-swap
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+rm -rf "$scratch"/{fetch,vendor,own,users,old}
+mkdir -p "$scratch"/{fetch/src,own/inside/src,own/docs,own/tests,users,old}
+touch "$scratch/fetch/src/lib.rs"
+cat >"$scratch/fetch/Cargo.toml" <<END
+[package]
+name = "fetch"
+edition = "2024"
+[dependencies]
+arc-swap = "=$version"
+vm-memory = { version = "=$vm_memory", features = ["backend-atomic"] }
+triomphe = { version = "=$triomphe", features = ["arc-swap"] }
+log4rs = { version = "=$log4rs" }
+[workspace]
+END
+pin "$scratch/fetch"
+cargo vendor --locked --quiet --versioned-dirs --manifest-path "$scratch/fetch/Cargo.toml" "$scratch/vendor" >/dev/null
+original=$PWD/$scratch/vendor/arc-swap-$version
+
+# cut FILE: prints the tests of a file of arc-swap's source, without those that are private.
+cut_tests() {
+    awk -v file="$1" -v private="${private[*]}" '
+        /^macro_rules! (t|collision_tests) / || /^#\[cfg\(test\)\]/ || /^\/\/ Strong and weak/ { on = 1 }
+        !on { next }
+        { lines[++n] = $0 }
+        END {
+            for (i = 1; i <= n; i++) {
+                if (lines[i] ~ /#\[test\]/) {
+                    match(lines[i + 1], /fn [a-z0-9_]+/)
+                    name = file "::" substr(lines[i + 1], RSTART + 3, RLENGTH - 3)
+                    if (RSTART && index(" " private " ", " " name " ")) {
+                        while (lines[i] !~ /^    }$/) i++
+                        continue
+                    }
+                }
+                print lines[i]
+            }
+        }' "$original/src/$1.rs"
+}
+inside_of=$scratch/own/inside
+for file in lib access cache ref_cnt serde weak; do
+    { echo "#![allow(unused_imports, deprecated)]"; } | sed '/^$/d' >/dev/null
+    cut_tests "$file" >"$inside_of/src/tests_of_$file.rs"
+done
+cat >"$inside_of/src/lib.rs" <<'END'
+#![cfg(test)]
+#![allow(unused_imports, deprecated, dead_code, unexpected_cfgs)]
+extern crate alloc;
+pub use arc_swap::{ArcSwap, ArcSwapAny, ArcSwapOption, AsRaw, Cache, DefaultStrategy, Guard, RefCnt, strategy};
+pub use arc_swap::strategy::{CaS, Strategy};
+pub use std::rc::Rc;
+pub use std::sync::Arc;
+pub use core::{mem, ptr};
+pub use core::ops::Deref;
+pub use core::pin::Pin;
+pub use core::sync::atomic::{AtomicPtr, Ordering};
+
+fn ptr_eq<Base, A: AsRaw<Base>, B: AsRaw<Base>>(a: A, b: B) -> bool {
+    a.as_raw() == b.as_raw()
+}
+
+mod access {
+    pub use arc_swap::access::*;
+    use super::*;
+    include!("tests_of_access.rs");
+}
+mod cache {
+    use super::*;
+    pub use arc_swap::cache::*;
+    include!("tests_of_cache.rs");
+}
+mod ref_cnt {
+    use super::*;
+    include!("tests_of_ref_cnt.rs");
+}
+mod serde_impl {
+    include!("tests_of_serde.rs");
+}
+mod weak {
+    use super::*;
+    include!("tests_of_weak.rs");
+}
+include!("tests_of_lib.rs");
+END
+dev='adaptive-barrier = "1"
+crossbeam-utils = "0.8"
+itertools = "0.14"
+num_cpus = "1"
+once_cell = "1"
+parking_lot = "0.12"
+proptest = { version = "1", default-features = false, features = ["std"] }
+rustversion = "1"
+serde = { version = "1", features = ["rc"] }
+serde_derive = "1"
+serde_test = "1"'
+cat >"$inside_of/Cargo.toml" <<END
+[package]
+name = "inside"
+edition = "2018"
+[features]
+internal-test-strategies = []
+experimental-thread-local = []
+[dependencies]
+arc-swap = { version = "1.9", features = ["serde", "weak"] }
+[dev-dependencies]
+$dev
+END
+cat >"$scratch/own/tests/Cargo.toml" <<END
+[package]
+name = "tests"
+edition = "2021"
+autotests = false
+[features]
+internal-test-strategies = []
+[lib]
+path = "lib.rs"
+[dependencies]
+arc-swap = "1.9"
+[dev-dependencies]
+$dev
+$(for test in bug-198 bug-210 random stress; do printf '[[test]]\nname = "%s"\npath = "%s/tests/%s.rs"\n' "$test" "$original" "$test"; done)
+END
+touch "$scratch/own/tests/lib.rs"
+# A library of arc-swap's source under another name: its documented examples use the dependency.
+cat >"$scratch/own/docs/Cargo.toml" <<END
+[package]
+name = "docs"
+edition = "2018"
+[features]
+rwlock-strategy = []
+[lib]
+path = "$original/src/lib.rs"
+test = false
+[dependencies]
+arc-swap = "1.9"
+rustversion = "1"
+[dev-dependencies]
+$dev
+END
+cat >"$scratch/own/Cargo.toml" <<END
+[workspace]
+members = ["docs", "inside", "tests"]
+resolver = "2"
+[patch.crates-io]
+arc-swap = { path = "$PWD/compat/arc-swap" }
+END
+
+# Lints on that code are not ours to judge. Assertions stay.
+export CARGO_TARGET_DIR=$scratch/build CARGO_PROFILE_DEV_OPT_LEVEL=1 RUSTFLAGS=--cap-lints=allow RUSTDOCFLAGS=--cap-lints=allow
+uses_ours() {
+    local tree
+    tree=$(cargo tree --quiet "$@" --workspace --invert arc-swap --depth 1 --edges normal)
+    grep --quiet --fixed-strings "$PWD/compat/arc-swap" <<<"$tree" || fail "the patch is not in use"
+}
+pin "$scratch/own"
+own=(--locked --manifest-path "$scratch/own/Cargo.toml")
+uses_ours "${own[@]}"
+
+echo "-- the tests inside arc-swap $version"
+cargo test --quiet "${own[@]}" --package inside --no-run
+run=$(cargo test --quiet "${own[@]}" --package inside)
+names() { sed -n 's/^\(.*\): test$/\1/p' | sed 's/serde_impl/serde/; s/^tests[a-z_]*::/lib::/; s/::tests[a-z_]*::/::/; s/::\(pin\|arc_weak\|arc_option_weak\|rc_weak\|rc_option_weak\)::/::/' | sort -u; }
+diff <(printf '%s\n' "${inside[@]%=*}" | sort) <(cargo test --quiet "${own[@]}" --package inside -- --list --format terse | names) ||
+    fail "arc-swap has other tests than this script lists (<)"
+grep 'test result' <<<"$run" | head -1
+echo "${#inside[@]} as listed, $(printf '%s\n' "${inside[@]}" | grep -c =counts) of which check exact counts"
+
+echo "-- random, stress, bug-198, bug-210, and the documented examples"
+cargo test --quiet "${own[@]}" --package tests --tests --no-fail-fast
+cargo test --quiet "${own[@]}" --package docs --doc
+
+echo "-- the tests of vm-memory, triomphe and log4rs"
+users=$scratch/users
+cp -r "$scratch/vendor/vm-memory-$vm_memory" "$users/vm-memory"
+cp -r "$scratch/vendor/triomphe-$triomphe" "$users/triomphe"
+cp -r "$scratch/vendor/log4rs-$log4rs" "$users/log4rs"
+cat >"$users/Cargo.toml" <<END
+[workspace]
+members = ["log4rs", "triomphe", "vm-memory"]
+resolver = "2"
+[patch.crates-io]
+arc-swap = { path = "$PWD/compat/arc-swap" }
+END
+pin "$users"
+all=(--locked --manifest-path "$users/Cargo.toml")
+uses_ours "${all[@]}" --features vm-memory/backend-atomic,triomphe/arc-swap
+cargo test --quiet "${all[@]}" --package vm-memory --features backend-atomic,backend-mmap,backend-bitmap --lib
+cargo test --quiet "${all[@]}" --package triomphe --features arc-swap --lib
+cargo test --quiet "${all[@]}" --package log4rs --lib
+unset CARGO_PROFILE_DEV_OPT_LEVEL
+
+# old VERSION: a package with the reproducers, which uses that release of arc-swap.
+old() {
+    mkdir -p "$scratch/old/$1/src"
+    touch "$scratch/old/$1/src/lib.rs"
+    cat >"$scratch/old/$1/Cargo.toml" <<END
+[package]
+name = "old"
+edition = "2024"
+autotests = false
+[dependencies]
+arc-swap = { version = "=$1", features = ["weak"] }
+[[test]]
+name = "reported"
+path = "$PWD/compat/arc-swap/tests/reported.rs"
+[workspace]
+END
+    pin "$scratch/old/$1"
+    all=(--locked --manifest-path "$scratch/old/$1/Cargo.toml" --test reported)
+}
+# fails_on VERSION TEST: the reproducer fails on that release.
+fails_on() {
+    local log
+    old "$1"
+    cargo test --quiet "${all[@]}" --no-run
+    if log=$(cargo test --quiet "${all[@]}" "$2" 2>&1); then fail "$2 passes on arc-swap $1"; fi
+    grep --quiet "$2" <<<"$log" || { echo "$log" >&2; fail "$2: another failure"; }
+    echo "fails on arc-swap $1: $2"
+}
+echo "-- reported bugs"
+fails_on "$before_214" bug_214_weak_store_leaves_strong_guards_alone
+
+echo "-- Miri"
+if ! cargo "+$rust_nightly" miri --version >/dev/null 2>&1; then
+    echo "CANNOT CHECK: Miri is not installed" >&2
+    exit 77 # see .ci/run
+fi

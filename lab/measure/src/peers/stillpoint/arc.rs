@@ -1,0 +1,106 @@
+//! The atomic `Arc`s.
+
+use std::sync::Arc;
+
+pub use stillpoint::arc::{Deferred, Exact};
+use stillpoint::arc::{ArcCell, Borrowed, Cache, Guard, InDomain, Strategy};
+use stillpoint::{EnterSection, rcu, srcu};
+
+use crate::peers::arc_swap::cached;
+use crate::peers::{ReadSide, Stores, VALUE};
+use harness::report::OURS;
+
+/// A cell with a strategy.
+pub struct Cell<S: Strategy<Arc<u64>>>(ArcCell<Arc<u64>, S>);
+
+impl<S: Strategy<Arc<u64>> + Default + Sync + 'static> ReadSide for Cell<S> {
+    const NAME: &'static str = OURS;
+    type Reader<'a> = ();
+    type Guard<'a> = Guard<Arc<u64>, S>;
+
+    fn new() -> Self {
+        Self(ArcCell::new(Arc::new(VALUE)))
+    }
+
+    fn reader(&self) {}
+
+    #[inline(always)]
+    fn enter<'a>(&'a self, (): &'a ()) -> Self::Guard<'a> {
+        self.0.load()
+    }
+
+    #[inline(always)]
+    fn load(&self, guard: &Self::Guard<'_>) -> u64 {
+        ***guard
+    }
+}
+
+impl<S: Strategy<Arc<u64>> + Default + Sync + 'static> Stores for Cell<S> {
+    fn store(&self, pointer: Arc<u64>) {
+        self.0.store(pointer);
+    }
+}
+
+/// A domain of which [`Borrowing`] has sections.
+pub trait Sections: EnterSection {
+    const NAME: &'static str;
+
+    fn new() -> Self;
+}
+
+impl Sections for rcu::Global {
+    const NAME: &'static str = "stillpoint-rcu";
+
+    fn new() -> Self {
+        Self
+    }
+}
+
+impl Sections for srcu::Domain {
+    const NAME: &'static str = "stillpoint-srcu";
+
+    fn new() -> Self {
+        Self::new()
+    }
+}
+
+/// A cell whose pointer is borrowed for a section.
+pub struct Borrowing<D: Sections> {
+    cell: ArcCell<Arc<u64>, InDomain<D>>,
+    domain: D,
+}
+
+impl<D: Sections> ReadSide for Borrowing<D> {
+    const NAME: &'static str = D::NAME;
+    type Reader<'a> = ();
+    type Guard<'a> = D::Guard<'a>;
+
+    fn new() -> Self {
+        let domain = D::new();
+        Self { cell: ArcCell::with_strategy(Arc::new(VALUE), InDomain(domain.clone())), domain }
+    }
+
+    fn reader(&self) {}
+
+    #[inline(always)]
+    fn enter<'a>(&'a self, (): &'a ()) -> D::Guard<'a> {
+        self.domain.enter_section()
+    }
+
+    #[inline(always)]
+    fn load(&self, guard: &D::Guard<'_>) -> u64 {
+        let pointer: Borrowed<'_, Arc<u64>> = self.cell.borrow(std::borrow::Borrow::borrow(guard));
+        **pointer
+    }
+}
+
+/// With a `Cache` for each thread.
+pub struct Cached(ArcCell<Arc<u64>>);
+
+cached!(
+    Cached,
+    "stillpoint-cache",
+    Cache<&'a ArcCell<Arc<u64>>, Arc<u64>>,
+    Cache::new,
+    Self(ArcCell::new(Arc::new(VALUE)))
+);

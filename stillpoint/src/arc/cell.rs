@@ -1,0 +1,298 @@
+//! The cell.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::ptr;
+
+use super::guard::Guard;
+use super::ref_cnt::{RefCnt, into_ptr};
+use super::strategy::{Exact, InDomain, Strategy};
+use crate::EnterSection;
+use crate::rcu::published_ptr::PublishedPtr;
+
+/// A place for a counted pointer that threads load and replace at the same time: `ArcCell<Arc<T>>`,
+/// `ArcCell<Option<Arc<T>>>`, or another [`RefCnt`].
+///
+/// Loads never block, and do not change the count. What a store does with the old pointer is the [`Strategy`]'s choice:
+/// [`Exact`], unless said otherwise.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::thread;
+/// use stillpoint::arc::ArcCell;
+///
+/// let config: ArcCell<Arc<String>> = ArcCell::new(Arc::new("old".into()));
+/// thread::scope(|s| {
+///     s.spawn(|| {
+///         while **config.load() != "new" {
+///             thread::yield_now();
+///         }
+///     });
+///     let old = config.swap(Arc::new("new".into()));
+///     assert_eq!(*old, "old");
+/// });
+/// ```
+///
+/// A value that threads must not share is refused:
+///
+/// ```compile_fail,E0277
+/// use std::cell::Cell;
+/// use std::sync::Arc;
+/// use stillpoint::arc::ArcCell;
+///
+/// let cell: ArcCell<Arc<Cell<u32>>> = ArcCell::new(Arc::new(Cell::new(1)));
+/// std::thread::scope(|s| { s.spawn(|| cell.load().set(2)); });
+/// ```
+pub struct ArcCell<T: RefCnt, S: Strategy<T> = Exact> {
+    /// A pointer of [`RefCnt::into_ptr`], with its reference.
+    pointer: PublishedPtr<T::Base>,
+    strategy: S,
+    _owns: PhantomData<T>,
+    /// Only the implementations below make it `Send` and `Sync`.
+    _shared: PhantomData<*mut ()>,
+}
+
+// SAFETY: owns a `T`.
+unsafe impl<T: RefCnt + Send, S: Strategy<T> + Send> Send for ArcCell<T, S> {}
+
+// SAFETY: lends references to `T` to all threads, and gives `T` to any.
+unsafe impl<T: RefCnt + Send + Sync, S: Strategy<T> + Sync> Sync for ArcCell<T, S> {}
+
+impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
+    /// Creates a cell that holds `pointer`.
+    pub fn new(pointer: T) -> Self
+    where
+        S: Default,
+    {
+        Self::with_strategy(pointer, S::default())
+    }
+
+    /// Creates a cell that holds `pointer`.
+    pub fn with_strategy(pointer: T, strategy: S) -> Self {
+        Self::of(into_ptr(pointer), strategy)
+    }
+
+    /// `pointer` comes from [`RefCnt::into_ptr`].
+    const fn of(pointer: *mut T::Base, strategy: S) -> Self {
+        Self { pointer: PublishedPtr::new(pointer), strategy, _owns: PhantomData, _shared: PhantomData }
+    }
+
+    /// Loads the pointer. The guard dereferences to it.
+    ///
+    /// Takes some two nanoseconds, however many guards the thread holds, up to 504; more of them increment the count. The
+    /// first load of a thread registers it.
+    ///
+    /// In a signal handler: as [`rcu::enter`](crate::rcu#signal-handlers), and the handler must drop the guard before it
+    /// returns. [`load_full`](Self::load_full) has no such rule.
+    ///
+    /// # Panics
+    ///
+    /// As [`rcu::enter`](crate::rcu::enter), if the thread cannot be registered.
+    #[inline]
+    pub fn load(&self) -> Guard<T, S> {
+        // SAFETY: the pointer is the cell's.
+        Guard::new(unsafe { self.strategy.load(&self.pointer) })
+    }
+
+    /// Loads the pointer, and increments the count.
+    ///
+    /// # Panics
+    ///
+    /// As [`load`](Self::load).
+    #[inline]
+    pub fn load_full(&self) -> T {
+        // SAFETY: the pointer is the cell's.
+        unsafe { self.strategy.load_full(&self.pointer) }
+    }
+
+    /// Replaces the pointer, and drops the old one.
+    ///
+    /// With [`Exact`], this blocks for some microseconds, and the destructor of the value runs here if no reference and no
+    /// guard is left. The destructor may use the cell.
+    ///
+    /// # Panics
+    ///
+    /// If the value's destructor does; the new pointer is stored. With [`Exact`], also in a [stall
+    /// hook](crate::rcu::set_stall_hook).
+    pub fn store(&self, pointer: T) {
+        let old = self.pointer.swap(into_ptr(pointer));
+        // SAFETY: it was the cell's, and is given up once.
+        unsafe { self.strategy.discard(old) };
+    }
+
+    /// Replaces the pointer, and returns the old one. Blocks where [`store`](Self::store) does.
+    pub fn swap(&self, pointer: T) -> T {
+        let old = self.pointer.swap(into_ptr(pointer));
+        // SAFETY: as in `store`.
+        unsafe { self.strategy.take(old) }
+    }
+
+    /// Replaces the pointer if it is `current`, and returns the old one. Blocks where [`store`](Self::store) does, if it
+    /// replaces the pointer.
+    ///
+    /// # Errors
+    ///
+    /// Returns the pointer that the cell holds instead, and `new`.
+    pub fn compare_exchange(&self, current: *const T::Base, new: T) -> Result<T, (Guard<T, S>, T)> {
+        let mut new = new;
+        loop {
+            let guard = self.load();
+            if !ptr::eq(T::as_ptr(&guard), current) {
+                return Err((guard, new));
+            }
+            match self.replace_loaded(guard, new) {
+                Ok(old) => return Ok(old),
+                Err(rejected) => new = rejected,
+            }
+        }
+    }
+
+    /// Replaces the pointer if it is still that of the guard, which keeps its address from being used for another value.
+    /// Returns the old pointer, or `new` as an error.
+    fn replace_loaded(&self, guard: Guard<T, S>, new: T) -> Result<T, T> {
+        let new = into_ptr(new);
+        match self.pointer.compare_exchange(T::as_ptr(&guard), new) {
+            Ok(old) => {
+                // Not one of the guards that must be paid.
+                drop(guard);
+                // SAFETY: as in `store`.
+                Ok(unsafe { self.strategy.take(old) })
+            }
+            // SAFETY: `into_ptr` has returned it, and the cell did not take it.
+            Err(_) => Err(unsafe { T::from_ptr(new) }),
+        }
+    }
+
+    /// Replaces the pointer by what `f` makes of it, and returns the old one. Calls `f` again if another thread has
+    /// replaced it in the meantime. If `f` panics, nothing is replaced.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillpoint::arc::ArcCell;
+    ///
+    /// let visits: ArcCell<Arc<u64>> = ArcCell::new(Arc::new(7));
+    /// assert_eq!(*visits.update(|visits| Arc::new(**visits + 1)), 7);
+    /// assert_eq!(**visits.load(), 8);
+    /// ```
+    pub fn update(&self, mut f: impl FnMut(&T) -> T) -> T {
+        loop {
+            let guard = self.load();
+            let new = f(&guard);
+            if let Ok(old) = self.replace_loaded(guard, new) {
+                return old;
+            }
+        }
+    }
+
+    /// Returns the address of the value, which may be freed at any time: to find out whether the pointer has changed.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *const T::Base {
+        self.pointer.load()
+    }
+
+    /// Returns the pointer.
+    pub fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        let pointer = this.pointer.get_mut();
+        // SAFETY: the cell is gone, and is not dropped.
+        let strategy = unsafe { &mut *ptr::from_mut(&mut this.strategy) };
+        // SAFETY: as above; no other thread uses the cell.
+        let pointer = unsafe { strategy.take_last(pointer) };
+        // SAFETY: dropped once.
+        unsafe { ptr::drop_in_place(&mut this.strategy) };
+        pointer
+    }
+
+    /// Returns the strategy.
+    pub const fn strategy(&self) -> &S {
+        &self.strategy
+    }
+}
+
+impl<T: RefCnt, S: Strategy<Option<T>>> ArcCell<Option<T>, S> {
+    /// Creates an empty cell, for statics.
+    pub const fn empty_with(strategy: S) -> Self {
+        Self::of(ptr::null_mut(), strategy)
+    }
+}
+
+impl<T: RefCnt> ArcCell<Option<T>> {
+    /// Creates an empty cell, for statics.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillpoint::arc::ArcCell;
+    ///
+    /// static BANNER: ArcCell<Option<Arc<String>>> = ArcCell::empty();
+    ///
+    /// assert!(BANNER.load().is_none());
+    /// BANNER.store(Some(Arc::new("maintenance at noon".into())));
+    /// assert_eq!(**BANNER.load().as_ref().unwrap(), "maintenance at noon");
+    /// ```
+    pub const fn empty() -> Self {
+        Self::empty_with(Exact)
+    }
+}
+
+impl<T: RefCnt + Send + 'static, D: EnterSection> ArcCell<T, InDomain<D>> {
+    /// Returns the pointer, without a reference of its own, for as long as the section is open.
+    ///
+    /// # Panics
+    ///
+    /// If `section` is one of another [`srcu::Domain`](crate::srcu::Domain).
+    #[inline]
+    pub fn borrow<'a>(&'a self, section: &'a D::Section) -> Borrowed<'a, T> {
+        self.strategy.0.check_section(section);
+        // SAFETY: the cell's reference is released after a grace period that waits for the section.
+        Borrowed { pointer: ManuallyDrop::new(unsafe { T::from_ptr(self.pointer.load()) }), _section: PhantomData }
+    }
+}
+
+impl<T: RefCnt, S: Strategy<T>> Drop for ArcCell<T, S> {
+    fn drop(&mut self) {
+        let pointer = self.pointer.get_mut();
+        // SAFETY: no other thread uses the cell.
+        drop(unsafe { self.strategy.take_last(pointer) });
+    }
+}
+
+impl<T: RefCnt, S: Strategy<T> + Default> From<T> for ArcCell<T, S> {
+    fn from(pointer: T) -> Self {
+        Self::new(pointer)
+    }
+}
+
+impl<T: RefCnt + Default, S: Strategy<T> + Default> Default for ArcCell<T, S> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: RefCnt + fmt::Debug, S: Strategy<T>> fmt::Debug for ArcCell<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ArcCell").field(&*self.load()).finish()
+    }
+}
+
+/// A pointer that is borrowed from a cell for a section: see [`ArcCell::borrow`]. It dereferences to the pointer.
+pub struct Borrowed<'a, T> {
+    pointer: ManuallyDrop<T>,
+    _section: PhantomData<&'a T>,
+}
+
+impl<T> Deref for Borrowed<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.pointer
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Borrowed<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

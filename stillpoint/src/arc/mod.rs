@@ -1,0 +1,101 @@
+//! Atomic `Arc`s: a pointer that is loaded all the time and replaced now and then, whose guards may be kept.
+//!
+//! An [`ArcCell`] holds an `Arc`. [`load`](ArcCell::load) returns a [`Guard`], which dereferences to it, costs no change of
+//! the count, and may be sent to other threads, kept in structures and held across `.await`: it keeps its own value alive,
+//! and no other.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stillpoint::arc::ArcCell;
+//!
+//! struct Config {
+//!     name: String,
+//! }
+//!
+//! async fn serve(config: &ArcCell<Arc<Config>>) -> String {
+//!     let config = config.load();
+//!     wait_for_the_client().await;
+//!     format!("hello from {}", config.name)
+//! }
+//! # async fn wait_for_the_client() {}
+//!
+//! let config = ArcCell::new(Arc::new(Config { name: "a".into() }));
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # assert_eq!(runtime.block_on(serve(&config)), "hello from a");
+//! config.store(Arc::new(Config { name: "b".into() }));
+//! ```
+//!
+//! # Which strategy
+//!
+//! | | a load | a store | destructors run | values |
+//! |---|---|---|---|---|
+//! | [`Exact`], the default | a guard | waits for a grace period: microseconds | in the storing thread, or where the last guard is dropped | any |
+//! | [`Deferred`] | the same | some 30 ns | soon, in a worker | `Send`, `'static` |
+//! | [`InDomain`] | a reference for a section, of [`rcu`](crate::rcu) or [`srcu`](crate::srcu): cheaper still | some 30 ns | soon, in a worker | `Send`, `'static` |
+//! | [`Cache`], of any of these | a comparison | the same | the same, and when each cache is next used | the same |
+//!
+//! Take [`Rcu`](crate::rcu::Rcu) if no reader keeps a value for longer than a section: it needs no `Arc`. Take an
+//! [`ArcCell`] if readers do.
+//!
+//! # How it works
+//!
+//! A guard has no reference of its own: its thread has a few *slots*, and the address of the value is in one of them. A
+//! store takes the old pointer out, and waits for a grace period of the loads, each of which is a read-side critical section of some
+//! nanoseconds. Then it looks for the pointer in the slots of all threads, and increments the count for each guard that has
+//! it. The guard finds that out when it is dropped. Neither loading nor dropping executes an atomic read-modify-write, or,
+//! with `membarrier`, a fence.
+//!
+//! # Threads, signals, fork
+//!
+//! A thread registers itself at its first load, as in [`rcu`](crate::rcu#threads). Guards may outlive their thread. A
+//! destructor of a thread-local variable may load; after the library's own destructor, loads increment the count.
+//!
+//! A signal handler may load as it may [read](crate::rcu#signal-handlers) in `rcu`, if it drops the guard before it
+//! returns; [`load_full`](ArcCell::load_full) has no such rule. It must not store, nor drop what may be the last reference.
+//!
+//! The child of a `fork` may load and store at once. Guards of other threads that it can reach stay valid. Slots of other
+//! threads stay in use there.
+//!
+//! # Trade-offs
+//!
+//! - A store with [`Exact`] takes microseconds, and looks at each thread that has loaded and not exited. With many stores,
+//!   or many threads, take [`Deferred`].
+//! - Without `membarrier`, a load and the drop of its guard execute a full fence each.
+//! - Each thread takes 512 bytes for slots, and more if it holds more than eight guards.
+//!
+//! # Sources
+//!
+//! Michael, *Hazard pointers* (2004); Vaner's [arc-swap](https://docs.rs/arc-swap), whose API `compat/arc-swap` has on these
+//! types.
+
+mod cache;
+mod cell;
+mod guard;
+mod ref_cnt;
+mod strategy;
+mod thread;
+
+use crate::Domain as _;
+use crate::rcu::Stats;
+use thread::Loads;
+
+pub use cache::Cache;
+pub use cell::{ArcCell, Borrowed};
+pub use guard::Guard;
+pub use ref_cnt::RefCnt;
+pub use strategy::{Deferred, Exact, InDomain, Strategy};
+
+/// Blocks until the cells with the strategy [`Deferred`] have released what was replaced before.
+///
+/// # Panics
+///
+/// In a destructor that the worker of these cells runs, where it would wait for itself.
+pub fn barrier() {
+    Loads.barrier();
+}
+
+/// Returns the counters of the domain of all loads since its first use: a grace period for each store with [`Exact`],
+/// unless stores share one, and those of the worker for [`Deferred`].
+pub fn stats() -> Stats {
+    Loads.stats()
+}

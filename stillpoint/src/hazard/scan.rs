@@ -1,0 +1,62 @@
+//! What a writer does with a pointer that it has taken out of a cell: it pays the guards that have it.
+//!
+//! The caller's grace period has ended: every load that returned the pointer from that cell has filled its slot, and the
+//! scan sees that, or what the slot's guard or a later one did afterwards. No load from the cell returns the pointer any
+//! more, unless it is published again, which is another writer's reference.
+//!
+//! # The scan
+//!
+//! ```text
+//! first look   no slot has the pointer, as in most cases: nothing to pay
+//! lock         other writers that pay wait
+//! pay          a reference for each slot that has the pointer and no payment
+//! heavy fence
+//! last look    takes back what was paid for guards that have been dropped
+//! ```
+//!
+//! A guard that has the pointer, and is not found, was loaded from another cell: the writer that takes it out of *that*
+//! cell pays for it. It does no harm to pay such a guard: the reference is to the value that it has.
+//!
+//! A guard that was paid by one writer may be found by the next, which has the same pointer from another cell: it is paid,
+//! and left alone. If it is being dropped, its reference may be taken by this writer instead: then the guard finds none.
+//!
+//! # Invariants
+//!
+//! 1. Under the lock, `paid` is set by the holder only; without it, it is never set.
+//! 2. After the last look, each slot that has the pointer has a payment that its guard will find: the guard's light fence
+//!    comes after the heavy one, or the last look would not have found the pointer ([`super::slot`]).
+
+use super::record::Record;
+use super::slot::Slot;
+use crate::fence::heavy;
+use crate::readers::sections::registry::Registry;
+use crate::sync::{Mutex, step};
+
+/// Pays the guards that protect `address`, which is not null. `increment` adds a reference to the value: it must not
+/// panic, nor call this. Returns the number of references that the caller must release: those for guards that were
+/// dropped in the meantime.
+///
+/// Blocks for a heavy fence if there is such a guard, and while another thread pays.
+pub fn pay_guards(
+    registry: &Registry<Record>,
+    lock: &Mutex<()>,
+    address: *mut (),
+    increment: impl Fn(),
+) -> usize {
+    if !slots(registry).any(|slot| slot.protects(address)) {
+        return 0;
+    }
+    // Nothing under the lock panics.
+    let _lock = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for slot in slots(registry).filter(|slot| slot.protects(address) && !slot.is_paid(address)) {
+        increment();
+        slot.pay(address);
+    }
+    step!("no-fence-after-payment", heavy());
+    slots(registry).filter(|slot| slot.is_paid(address) && !slot.protects(address) && slot.take(address)).count()
+}
+
+/// Returns the slots of all records.
+fn slots(registry: &Registry<Record>) -> impl Iterator<Item = &'static Slot> {
+    (0..registry.len()).flat_map(|index| registry.attached(index).slots())
+}

@@ -1,0 +1,193 @@
+//! Counts with `Exact`, and which values guards keep.
+
+use std::cell::Cell;
+use std::ptr;
+use std::rc::Rc;
+use std::sync::{Arc, RwLock, Weak};
+
+use stillpoint::arc::{ArcCell, Cache, Guard};
+
+type Counted = ArcCell<Arc<u32>>;
+
+#[test]
+fn guard_gets_a_reference_when_its_value_is_replaced() {
+    let value = Arc::new(1);
+    let cell: Counted = ArcCell::new(Arc::clone(&value));
+    let guards = [cell.load(), cell.load()];
+    assert_eq!(Arc::strong_count(&value), 2, "guards have no references of their own");
+    cell.store(Arc::new(2));
+    assert_eq!(Arc::strong_count(&value), 3, "each guard has one, the cell has none");
+    drop(guards);
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
+#[test]
+fn swap_returns_the_only_reference() {
+    let cell: Counted = ArcCell::new(Arc::new(1));
+    assert_eq!(**cell.load(), 1);
+    assert_eq!(Arc::try_unwrap(cell.swap(Arc::new(2))), Ok(1));
+    assert_eq!(Arc::try_unwrap(cell.into_inner()), Ok(2));
+}
+
+#[test]
+fn guard_keeps_its_own_value_and_no_other() {
+    let values = [1, 2, 3].map(Arc::new);
+    let weak = values.each_ref().map(Arc::downgrade);
+    let [first, second, third] = values;
+    let cell: Counted = ArcCell::new(first);
+    let guard = cell.load();
+    cell.store(second);
+    cell.store(third);
+    assert_eq!(weak.each_ref().map(Weak::strong_count), [1, 0, 1]);
+    drop(cell);
+    assert_eq!(**guard, 1);
+    assert_eq!(weak.each_ref().map(Weak::strong_count), [1, 0, 0]);
+}
+
+#[test]
+fn thread_may_hold_any_number_of_guards() {
+    for count in [1_usize, 8, 9, 64, 504, 505, 1000] {
+        let value = Arc::new(1);
+        let cell: Counted = ArcCell::new(Arc::clone(&value));
+        let mut guards: Vec<_> = (0..count).map(|_| cell.load()).collect();
+        assert_eq!(Arc::strong_count(&value), 2 + count.saturating_sub(504), "{count}");
+        // A free slot is found again, wherever it is.
+        for index in [0, count / 2, count - 1] {
+            guards[index] = Guard::from_inner(Arc::clone(&value));
+            let before = Arc::strong_count(&value);
+            guards[index] = cell.load();
+            assert!(Arc::strong_count(&value) <= before, "{count}");
+        }
+        cell.store(Arc::new(2));
+        assert_eq!(Arc::strong_count(&value), 1 + count, "{count}");
+        drop(guards);
+        assert_eq!(Arc::strong_count(&value), 1, "{count}");
+    }
+}
+
+#[test]
+fn load_full_and_into_inner_count() {
+    let cell: Counted = ArcCell::new(Arc::new(1));
+    let full = cell.load_full();
+    assert_eq!(Arc::strong_count(&full), 2);
+    let loaded = Guard::into_inner(cell.load());
+    assert_eq!(Arc::strong_count(&full), 3);
+    let guard = cell.load();
+    cell.store(Arc::new(2));
+    assert_eq!(Arc::strong_count(&full), 3, "full, loaded, guard");
+    let kept = Guard::into_inner(guard);
+    assert_eq!(Arc::strong_count(&full), 3, "the reference was paid");
+    drop((loaded, kept));
+    assert_eq!(Arc::strong_count(&full), 1);
+}
+
+#[test]
+fn one_value_in_two_cells_is_counted_twice() {
+    let value = Arc::new(1);
+    let cells: [Counted; 2] = [(); 2].map(|()| ArcCell::new(Arc::clone(&value)));
+    let guards = cells.each_ref().map(ArcCell::load);
+    cells[0].store(Arc::new(2));
+    // Guards of the other cell may have been paid too. Their references are their own.
+    assert!(Arc::strong_count(&value) >= 3);
+    cells[1].store(Arc::new(2));
+    assert_eq!(Arc::strong_count(&value), 3);
+    drop(guards);
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
+/// The guard of a moved cell: the cell has another address when it lets go of the value.
+#[test]
+fn cell_may_move_while_guards_exist() {
+    let value = Arc::new(1);
+    let cell: Counted = ArcCell::new(Arc::clone(&value));
+    let guard = cell.load();
+    let moved = Box::new(cell);
+    moved.store(Arc::new(2));
+    assert_eq!((**guard, Arc::strong_count(&value)), (1, 2));
+}
+
+/// A weak reference has the address of the strong ones, and another count.
+#[test]
+fn strong_and_weak_references_to_one_value_are_told_apart() {
+    let value = Arc::new(1);
+    let strong: Counted = ArcCell::new(Arc::clone(&value));
+    let weak: ArcCell<Weak<u32>> = ArcCell::new(Arc::downgrade(&value));
+    let (strong_guard, weak_guard) = (strong.load(), weak.load());
+    weak.store(Weak::new());
+    assert_eq!((Arc::strong_count(&value), Arc::weak_count(&value)), (2, 1));
+    strong.store(Arc::new(2));
+    assert_eq!((Arc::strong_count(&value), Arc::weak_count(&value)), (2, 1));
+    drop(strong_guard);
+    assert_eq!((Arc::strong_count(&value), Arc::weak_count(&value)), (1, 1));
+    drop(weak_guard);
+    assert_eq!((Arc::strong_count(&value), Arc::weak_count(&value)), (1, 0));
+    assert!(weak.load().upgrade().is_none());
+}
+
+#[test]
+fn values_may_borrow_and_belong_to_one_thread() {
+    let text = String::from("borrowed");
+    let cell: ArcCell<Arc<&str>> = ArcCell::new(Arc::new(&text));
+    let guard = cell.load();
+    cell.store(Arc::new("other"));
+    assert_eq!(**guard, text);
+    let cell: ArcCell<Rc<Cell<u32>>> = ArcCell::new(Rc::new(Cell::new(1)));
+    let guard = cell.load();
+    guard.set(2);
+    assert_eq!(cell.swap(Rc::default()).get(), 2);
+    assert_eq!(Rc::strong_count(&guard), 1);
+}
+
+#[test]
+fn compare_exchange_compares_the_value_that_is_there() {
+    let values = [1, 2].map(Arc::new);
+    let cell: Counted = ArcCell::new(Arc::clone(&values[0]));
+    let Err((now, rejected)) = cell.compare_exchange(Arc::as_ptr(&values[1]), Arc::new(3)) else {
+        panic!("another value is there")
+    };
+    assert_eq!((**now, *rejected), (1, 3));
+    drop(now);
+    let old = cell.compare_exchange(Arc::as_ptr(&values[0]), Arc::clone(&values[1])).unwrap();
+    assert!(Arc::ptr_eq(&old, &values[0]));
+    assert_eq!(values.each_ref().map(Arc::strong_count), [2, 2]);
+    let empty: ArcCell<Option<Arc<u32>>> = ArcCell::empty();
+    assert!(empty.compare_exchange(ptr::null(), Some(Arc::clone(&old))).unwrap().is_none());
+    assert!(empty.compare_exchange(ptr::null(), None).is_err());
+    assert_eq!(empty.into_inner().as_deref(), Some(&1));
+}
+
+#[test]
+fn update_that_panics_changes_nothing() {
+    let cell: Counted = ArcCell::new(Arc::new(1));
+    let panicked = std::panic::catch_unwind(|| cell.update(|_| panic!("as planned")));
+    assert!(panicked.is_err());
+    let old = cell.update(|old| {
+        if **old < 10 {
+            cell.update(|old| Arc::new(**old + 1));
+        }
+        Arc::new(**old + 1)
+    });
+    assert_eq!((*old, **cell.load()), (10, 11));
+    assert_eq!(Arc::strong_count(&old), 1);
+}
+
+#[test]
+fn cache_keeps_its_value_until_it_is_used() {
+    let value = Arc::new(1);
+    let cell: Counted = ArcCell::new(Arc::clone(&value));
+    let mut cache = Cache::new(&cell);
+    assert_eq!(Arc::strong_count(&value), 3);
+    cell.store(Arc::new(2));
+    assert_eq!(Arc::strong_count(&value), 2);
+    assert_eq!(**cache.load(), 2);
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
+#[test]
+fn lock_is_a_strategy() {
+    let cell: ArcCell<Arc<u32>, RwLock<()>> = ArcCell::default();
+    let guard = cell.load();
+    cell.store(Arc::new(1));
+    assert_eq!((**guard, **cell.load()), (0, 1));
+    assert_eq!(Arc::try_unwrap(Guard::into_inner(guard)), Ok(0));
+}

@@ -1,0 +1,271 @@
+//! Models of the protection slots: guards that are loaded, kept and dropped beside a writer that takes their value out of
+//! its cell, and pays.
+//!
+//! A value has a count as an `Arc` has. The thread that releases the last reference frees it: the model stores 0.
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use stillpoint::grace_period::engine::Engine;
+use stillpoint::hazard::record::{Place, Record};
+use stillpoint::hazard::scan::pay_guards;
+use stillpoint::hazard::slot::Slot;
+use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::sections::reader::{ExitPath, Reader};
+use stillpoint::readers::sections::registry::Registry;
+use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use stillpoint::sync::model::{poll, reader as interruptible};
+use support::model::{check, look_at};
+
+struct Value {
+    count: AtomicUsize,
+    alive: UnsafeCell<u32>,
+}
+
+/// Returns a value with one reference. Its memory is never freed.
+fn value() -> *mut Value {
+    let alive = UnsafeCell::new(0);
+    alive.with_mut(|alive| unsafe { *alive = 7 });
+    Box::into_raw(Box::new(Value { count: AtomicUsize::new(1), alive }))
+}
+
+/// The functions of the standard library's `Arc`, with its orderings. The last one acquires by a load, as the library's
+/// does under ThreadSanitizer: a fence would order what the slots must order themselves.
+fn increment(value: *mut Value) {
+    // SAFETY: the memory of values is never freed.
+    let before = unsafe { &*value }.count.fetch_add(1, Ordering::Relaxed);
+    assert_ne!(before, 0, "a reference to a freed value");
+}
+
+fn decrement(value: *mut Value) {
+    // SAFETY: the memory of values is never freed.
+    let value = unsafe { &*value };
+    let before = value.count.fetch_sub(1, Ordering::Release);
+    assert_ne!(before, 0, "released more often than there are references");
+    if before == 1 {
+        value.count.load(Ordering::Acquire);
+        value.alive.with_mut(|alive| unsafe { *alive = 0 });
+    }
+}
+
+/// Twice, as an interrupt that another thread waits for may land at each.
+fn look(value: *mut Value) {
+    for _ in 0..2 {
+        poll();
+        // SAFETY: the memory of values is never freed.
+        look_at(unsafe { &(*value).alive });
+    }
+}
+
+/// Returns `true` if no reference is left.
+fn is_freed(value: *mut Value) -> bool {
+    // SAFETY: the memory of values is never freed.
+    unsafe { &*value }.count.load(Ordering::Relaxed) == 0
+}
+
+struct State {
+    engine: Engine<ThreadReaders<()>>,
+    records: Registry<Record>,
+    paying: Mutex<()>,
+    cell: PublishedPtr<Value>,
+    first: *mut Value,
+}
+
+// SAFETY: loom checks every access of the cells.
+unsafe impl Sync for State {}
+// SAFETY: as above.
+unsafe impl Send for State {}
+
+impl State {
+    fn new() -> Arc<Self> {
+        let first = value();
+        Arc::new(Self {
+            engine: Engine::new(ThreadReaders::new(ReaderProtocol::Sections), || "State"),
+            records: Registry::new(),
+            paying: Mutex::new(()),
+            cell: PublishedPtr::new(first),
+            first,
+        })
+    }
+
+    /// Returns the record of a new thread.
+    fn record(&self) -> &'static Record {
+        self.records.attached_to(self.records.claim().unwrap())
+    }
+
+    /// Loads the pointer into a slot.
+    fn load(&self, reader: &'static Reader, slot: &'static Slot) -> *mut Value {
+        assert!(slot.is_free());
+        assert!(reader.try_enter(self.engine.readers().counter()));
+        let pointer = self.cell.load();
+        poll();
+        slot.fill(pointer.cast());
+        if reader.leave() == ExitPath::Slow {
+            self.engine.readers().exit_slow(reader);
+        }
+        pointer
+    }
+
+    /// Pays the guards of a value that was in a cell, whose loads have ended, and releases the reference of the cell.
+    fn release(&self, value: *mut Value) {
+        for _ in 0..pay_guards(&self.records, &self.paying, value.cast(), || increment(value)) {
+            decrement(value);
+        }
+        decrement(value);
+    }
+}
+
+/// Drops a guard, in any thread.
+fn drop_guard(slot: &Slot, value: *mut Value) {
+    look(value);
+    if slot.release(value.cast()) {
+        decrement(value);
+    }
+}
+
+fn free_slot(record: &'static Record) -> &'static Slot {
+    record.find_free(Place::FIRST).unwrap().1
+}
+
+/// Runs `body` as reader number `index`.
+fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) -> thread::JoinHandle<()> {
+    let state = state.clone();
+    thread::spawn(move || interruptible(index, || body(&state)))
+}
+
+/// Refutes: slot-not-filled
+#[test]
+fn guard_outlives_the_section_and_the_store() {
+    check(0, 2, || {
+        let state = State::new();
+        let (reader, slot) = (state.engine.readers().registry().claim().unwrap(), free_slot(state.record()));
+        let t = spawn(&state, 0, move |state| drop_guard(slot, state.load(reader, slot)));
+        let old = state.cell.swap(value());
+        state.engine.synchronize(None);
+        state.release(old);
+        t.join().unwrap();
+        assert!(is_freed(old), "a reference is lost");
+        assert!(slot.is_free());
+    });
+}
+
+/// Refutes: slot-not-paid, no-fence-after-payment, Slot::release:Release, Slot::protects:Acquire
+#[test]
+fn guard_is_dropped_beside_its_payment() {
+    check(0, 3, || {
+        let state = State::new();
+        let (slot, first) = (free_slot(state.record()), state.first);
+        slot.fill(first.cast());
+        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
+        state.release(first);
+        t.join().unwrap();
+        assert!(is_freed(first), "a reference is lost");
+        assert!(slot.is_free());
+    });
+}
+
+/// The thread that takes the payment may release the last reference but one, and another thread the last.
+#[test]
+fn paid_reference_is_released_after_it_was_added() {
+    check(0, 3, || {
+        let state = State::new();
+        let (slot, first) = (free_slot(state.record()), state.first);
+        slot.fill(first.cast());
+        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
+        let w = state.clone();
+        let surplus = pay_guards(&w.records, &w.paying, first.cast(), || increment(first));
+        let u = thread::spawn(move || decrement(first));
+        for _ in 0..surplus {
+            decrement(first);
+        }
+        u.join().unwrap();
+        t.join().unwrap();
+        assert!(is_freed(first), "a reference is lost");
+    });
+}
+
+/// A guard is dropped in another thread than that which fills its slot again.
+/// Refutes: Slot::is_free:Acquire, Slot::fill:Release, Slot::release:Release#2
+#[test]
+fn slot_that_is_filled_again_publishes_its_earlier_guards() {
+    check(0, 2, || {
+        let state = State::new();
+        let (slot, first, second) = (free_slot(state.record()), state.first, value());
+        slot.fill(first.cast());
+        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
+        let u = spawn(&state, 1, move |_| {
+            if slot.is_free() {
+                slot.fill(second.cast());
+                drop_guard(slot, second);
+            }
+        });
+        state.release(first);
+        t.join().unwrap();
+        u.join().unwrap();
+        assert!(is_freed(first), "a reference is lost");
+        state.release(second);
+        assert!(is_freed(second), "a reference is lost");
+    });
+}
+
+/// Both writers have taken the same pointer out of a cell of their own.
+/// Refutes: payment-not-compared
+#[test]
+fn two_writers_pay_one_guard_once() {
+    check(0, 1, || {
+        let state = State::new();
+        let (slot, first) = (free_slot(state.record()), state.first);
+        increment(first);
+        slot.fill(first.cast());
+        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
+        let w = state.clone();
+        let u = thread::spawn(move || w.release(first));
+        state.release(first);
+        t.join().unwrap();
+        u.join().unwrap();
+        assert!(is_freed(first), "a reference is lost");
+    });
+}
+
+/// The payment for a guard comes when its slot has another one, of another value.
+/// Refutes: payment-of-another-guard
+#[test]
+fn late_payment_is_not_for_the_next_guard() {
+    check(0, 3, || {
+        let state = State::new();
+        let (slot, first, second) = (free_slot(state.record()), state.first, value());
+        slot.fill(first.cast());
+        let t = spawn(&state, 0, move |_| {
+            drop_guard(slot, first);
+            slot.fill(second.cast());
+            drop_guard(slot, second);
+        });
+        state.release(first);
+        t.join().unwrap();
+        assert!(is_freed(first), "a reference is lost");
+        state.release(second);
+        assert!(is_freed(second), "a reference is lost");
+    });
+}
+
+#[test]
+fn scan_sees_the_slots_of_a_new_block() {
+    check(0, 3, || {
+        let state = State::new();
+        let (record, first) = (state.record(), state.first);
+        let in_first_block = free_slot(record);
+        in_first_block.fill(value().cast());
+        let t = spawn(&state, 0, move |_| {
+            let slot = free_slot(record);
+            slot.fill(first.cast());
+            drop_guard(slot, first);
+        });
+        assert!(record.slots().count() <= 3);
+        for slot in record.slots() {
+            _ = slot.protects(first.cast());
+        }
+        t.join().unwrap();
+        assert_eq!(record.slots().count(), 3);
+    });
+}
