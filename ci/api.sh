@@ -20,5 +20,6 @@ list() {
 }
 list stillpoint stillpoint/Cargo.toml lock_api_05,lock-events,metrics,serde,signal-fence,tracing
 list stillpoint-collections collections/Cargo.toml ""
+list arc-swap compat/arc-swap/Cargo.toml serde
 list crossbeam-epoch compat/crossbeam-epoch/Cargo.toml ""
 rm "$out/log"

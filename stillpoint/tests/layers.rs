@@ -27,6 +27,7 @@ const PACKAGES: &[&str] = &[
     "collections",
     "capi",
     "urcu/core",
+    "compat/arc-swap",
     "compat/crossbeam-epoch",
     "models/litmus",
     "pthread",

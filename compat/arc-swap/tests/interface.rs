@@ -28,7 +28,8 @@ fn cache_lends_its_value_and_parts_of_it() {
     let mut part = whole.clone().map(|outer| &outer.inner.answer);
     assert_eq!(*part.load(), 42);
     shared.store(Arc::new(outer(43)));
-    assert!(Arc::ptr_eq(whole.load(), &whole.arc_swap().load()));
+    assert!(Arc::ptr_eq(whole.load(), &shared.load_full()));
+    assert!(std::ptr::eq(whole.arc_swap(), &*shared));
     assert_eq!((whole.load().inner.answer, *part.load()), (43, 43));
     let mut option = Cache::new(&*Box::leak(Box::new(ArcSwapOption::from_pointee(1))));
     option.arc_swap().store(None);
@@ -68,7 +69,7 @@ fn guards_are_send_and_sync_and_made_of_pointers() {
 #[test]
 fn strategies_are_types() {
     fn replace<S: Strategy<Arc<u32>> + CaS<Arc<u32>> + Default>() {
-        let shared: ArcSwapAny<Arc<u32>, S> = ArcSwapAny::from_pointee(1);
+        let shared = ArcSwapAny::<Arc<u32>, S>::from_pointee(1);
         let before = shared.load_full();
         drop(shared.compare_and_swap(&before, Arc::new(2)));
         assert_eq!(*shared.rcu(|value| **value + 1), 2);

@@ -37,7 +37,7 @@ fn load_beside_two_stores(held: usize) {
         start.wait();
         let (first, second) = (shared.load(), shared.load());
         // Two stores: a third value would be one that comes back.
-        if first != second && **first != 0 {
+        if **first != **second && **first != 0 {
             assert_eq!(**second, **shared.load());
         }
     });

@@ -196,10 +196,8 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
         let pointer = this.pointer.get_mut();
-        // SAFETY: the cell is gone, and is not dropped.
-        let strategy = unsafe { &mut *ptr::from_mut(&mut this.strategy) };
-        // SAFETY: as above; no other thread uses the cell.
-        let pointer = unsafe { strategy.take_last(pointer) };
+        // SAFETY: no other thread uses the cell, which is not dropped.
+        let pointer = unsafe { this.strategy.take_last(pointer) };
         // SAFETY: dropped once.
         unsafe { ptr::drop_in_place(&mut this.strategy) };
         pointer

@@ -91,7 +91,7 @@ pub unsafe trait RefCnt: Clone {
 pub(super) fn into_ptr<T: RefCnt>(pointer: T) -> *mut T::Base {
     if T::TAG != 0 {
         let bits = usize::MAX >> T::TAG.leading_zeros();
-        assert_eq!(T::as_ptr(&pointer).addr() & bits, 0, "the pointer is not aligned enough for `RefCnt::TAG`");
+        assert!(T::as_ptr(&pointer).addr() & bits == 0, "Pointer not aligned enough for `RefCnt::TAG`");
     }
     T::into_ptr(pointer)
 }

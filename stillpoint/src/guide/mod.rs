@@ -13,7 +13,8 @@
 //! | a value that many threads read and few replace: configuration, a routing table, a list of peers | [`Rcu`](crate::rcu::Rcu) in [`rcu`](crate::rcu) | `RwLock<T>` | its readers all write one shared word |
 //! | the same, in a loop that only reads | [`qsbr`](crate::qsbr) | [`rcu`](crate::rcu) | a read is a plain load, and the loop can report once per round |
 //! | the same, where readers sleep or hold a reference across `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all writers would wait for the sleeper |
-//! | the same, where readers keep what they have read | [`Rcu`](crate::rcu::Rcu) of an [`Arc`](std::sync::Arc), cloned inside a section | a long section | sections should be short |
+//! | the same, where readers keep what they have read: configuration of a request, a snapshot in a structure | [`ArcCell`](crate::arc::ArcCell) in [`arc`](crate::arc) | a long section, or a clone of an [`Arc`](std::sync::Arc) | sections should be short; threads that clone write one shared word |
+//! | the same, in a loop that loads in each iteration, and may keep an old value until it loads again | [`arc::Cache`](crate::arc::Cache) | [`Rcu`](crate::rcu::Rcu) | a check is a comparison of two pointers |
 //! | a map with changing entries | `HashMap` in the crate `stillpoint-collections` | `RwLock<HashMap>`, or one `Rcu` of the map | readers of a lock write a shared word; [`modify`](crate::rcu::Rcu::modify) copies the value |
 //! | a list, map or queue of your own, whose nodes threads link and unlink | [`rcu::Atomic`](crate::rcu::Atomic), [`rcu::retire_shared`](crate::rcu::retire_shared) | reference counts in each node | readers would write to each node that they visit |
 //! | a number that all threads add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line moves from CPU to CPU |

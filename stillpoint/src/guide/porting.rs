@@ -67,7 +67,21 @@
 //!
 //! # From arc-swap
 //!
-//! | arc-swap | here |
+//! A program that should stay as it is, or that uses arc-swap through other crates, can use the package `compat/arc-swap` of
+//! the repository, which has the API of arc-swap, by a line of `[patch.crates-io]`. [`ArcCell`](crate::arc::ArcCell) is the
+//! same for new code: for readers that keep what they load, in structures or across `.await`. Where reads end soon,
+//! an [`Rcu`](crate::rcu::Rcu) is cheaper, and needs no `Arc`.
+//!
+//! | arc-swap | for readers that keep values |
+//! |---|---|
+//! | `ArcSwap<T>`, `ArcSwapOption<T>`, `ArcSwapWeak<T>` | [`ArcCell<Arc<T>>`](crate::arc::ArcCell), `ArcCell<Option<Arc<T>>>`, `ArcCell<Weak<T>>` |
+//! | `load()`, `load_full()`, `store(new)`, `swap(new)`, `into_inner()` | the same |
+//! | `compare_and_swap(&current, new)` | [`compare_exchange(Arc::as_ptr(&current), new)`](crate::arc::ArcCell::compare_exchange) |
+//! | `rcu(f)` | [`update(f)`](crate::arc::ArcCell::update) |
+//! | `Cache` | [`arc::Cache`](crate::arc::Cache) |
+//! | a store that takes too long | the strategy [`Deferred`](crate::arc::Deferred) |
+//!
+//! | arc-swap | for reads that end soon |
 //! |---|---|
 //! | `ArcSwap<T>`, `ArcSwap::from_pointee(value)` | [`Rcu<T>`](crate::rcu::Rcu), `Rcu::new(value)` |
 //! | `ArcSwapOption<T>`, `ArcSwapOption::const_empty()` | [`RcuOption<T>`](crate::rcu::RcuOption), `RcuOption::empty()` |
@@ -79,7 +93,7 @@
 //! | `compare_and_swap(&current, new)` | [`compare_exchange(&guard, current, new)`](crate::rcu::Rcu::compare_exchange) |
 //! | `rcu(f)` | [`update(f)`](crate::rcu::Rcu::update) |
 //! | `map`, `access::Map` | [`Ref::map`](crate::rcu::Ref::map) |
-//! | `Cache` | nothing: a read is as cheap |
+//! | `Cache` | nothing; in a loop that only reads, where half a nanosecond counts: [`qsbr`](crate::qsbr), or [`arc::Cache`](crate::arc::Cache) |
 //!
 //! ```
 //! use stillpoint::rcu::{self, Rcu, RcuOption};
@@ -101,7 +115,7 @@
 //! ```
 //!
 //! Differences: what a reader holds delays the freeing of all retired values of the domain, not only of the one it
-//! reads. To keep a value for long, use an `Rcu<Arc<T>>`. A guard stays in its thread, except in
+//! reads. A guard stays in its thread, except in
 //! [`srcu`](crate::srcu). The old value is dropped by a thread of the library, not by the last reader.
 //!
 //! # From C and C++

@@ -134,7 +134,6 @@ fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) 
     thread::spawn(move || interruptible(index, || body(&state)))
 }
 
-/// Refutes: slot-not-filled
 #[test]
 fn guard_outlives_the_section_and_the_store() {
     check(0, 2, || {
@@ -150,7 +149,7 @@ fn guard_outlives_the_section_and_the_store() {
     });
 }
 
-/// Refutes: slot-not-paid, no-fence-after-payment, Slot::release:Release, Slot::protects:Acquire
+/// Refutes: slot-not-filled, slot-not-paid, no-fence-after-payment, Slot::release:Release, Slot::protects:Acquire
 #[test]
 fn guard_is_dropped_beside_its_payment() {
     check(0, 3, || {
