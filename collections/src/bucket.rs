@@ -35,7 +35,11 @@
 
 use core::array;
 
-use crate::sync::{Atomic, AtomicU64, Domain, Ordering::*, Owned, Shared};
+#[cfg(not(loom))]
+use crate::exclusive::node_mut;
+#[cfg(not(loom))]
+use crate::memory::prefetch;
+use crate::sync::{Atomic, AtomicU64, Domain, Ordering::*, Owned, Shared, step};
 
 /// Entries of a bucket.
 pub const SLOTS: usize = 6;
@@ -134,6 +138,43 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
         }
     }
 
+    /// Looks a key up in a chain of one bucket. Returns the entry and its slot, or null; or `None` if another bucket or
+    /// another key of that hash has to be looked at.
+    #[inline(always)]
+    pub fn find_here<'g>(
+        &self,
+        hash: u64,
+        mut is_it: impl FnMut(&'g E) -> bool,
+        section: &'g D::Section,
+    ) -> Option<(usize, Shared<'g, E>)> {
+        // Acquire: as in `find`.
+        let header = self.header.load(Acquire);
+        if header & MOVED != 0 {
+            return None;
+        }
+        for slot in Slots::with(header, fingerprint(hash)) {
+            let loaded = self.slots[slot].load(section);
+            if let Some(entry) = loaded.as_ref() {
+                if is_it(entry) {
+                    return Some((slot, loaded));
+                } else if entry.hash() == hash {
+                    return None;
+                }
+            }
+        }
+        (header & CHAINED == 0).then_some((0, Shared::null()))
+    }
+
+    /// Begins to fetch the first entry with the fingerprint of `hash`.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn prefetch_entry(&self, hash: u64, section: &D::Section) {
+        // Relaxed: a hint.
+        if let Some(slot) = Slots::with(self.header.load(Relaxed), fingerprint(hash)).next() {
+            prefetch(self.slots[slot].load(section).as_ptr());
+        }
+    }
+
     #[inline(always)]
     fn next<'g>(&self, header: u64, section: &'g D::Section) -> Option<&'g Self> {
         if header & CHAINED == 0 {
@@ -164,6 +205,53 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
                 None => return,
             }
         }
+    }
+
+    /// Calls `f` with the entries of a chain that belongs to the caller.
+    #[cfg(not(loom))]
+    pub fn for_each_mut<'a>(&'a mut self, f: &mut impl FnMut(&'a mut E)) {
+        let mut next = Some(self);
+        while let Some(Self { slots, next: after, .. }) = next {
+            // SAFETY: the map belongs to the caller; a chain has each entry and each bucket once.
+            unsafe {
+                slots.iter_mut().filter_map(|slot| node_mut(slot.get_mut())).for_each(&mut *f);
+                next = node_mut(after.get_mut());
+            }
+        }
+    }
+
+    /// Returns the entry that `is_it`, of a chain that belongs to the caller.
+    #[cfg(not(loom))]
+    pub fn find_mut(&mut self, hash: u64, mut is_it: impl FnMut(&E) -> bool) -> Option<&mut E> {
+        let mut found = None;
+        self.for_each_mut(&mut |entry| {
+            if found.is_none() && entry.hash() == hash && is_it(entry) {
+                found = Some(entry);
+            }
+        });
+        found
+    }
+
+    /// Adds an entry of a key that the chain does not have, which belongs to the caller. Returns `true` if the first
+    /// bucket had no room.
+    #[cfg(not(loom))]
+    pub fn add(&mut self, entry: Owned<E>) -> bool {
+        let header = self.header.get_mut();
+        if let Some(slot) = Slots::with(*header, 0).next() {
+            *header |= fingerprint(entry.hash()) << (8 * slot);
+            self.slots[slot] = Atomic::new(entry);
+            return false;
+        }
+        *header |= CHAINED;
+        // SAFETY: as in `for_each_mut`.
+        if let Some(next) = unsafe { node_mut(self.next.get_mut()) } {
+            next.add(entry);
+        } else {
+            let mut next = Self::new();
+            next.add(entry);
+            self.next = Atomic::new(Owned::new(next));
+        }
+        true
     }
 
     /// Takes the entries of the chain out.
@@ -234,7 +322,7 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
             let header = bucket.own_header();
             for slot in Slots::with(header, fingerprint(hash)) {
                 if bucket.slots[slot].load(section) == old {
-                    bucket.slots[slot].store(new);
+                    bucket.replace_here(slot, new);
                     return true;
                 }
             }
@@ -251,8 +339,7 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
         loop {
             let header = bucket.own_header();
             if let Some(slot) = Slots::with(header, 0).next() {
-                bucket.set_header(header | (fingerprint(hash) << (8 * slot)));
-                bucket.slots[slot].store(new);
+                bucket.fill(slot, hash, new);
                 return !core::ptr::eq(bucket, self);
             }
             if let Some(next) = bucket.next(header, section) {
@@ -267,6 +354,45 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
         }
     }
 
+    /// Returns a free slot, if the bucket has one, no next bucket, and no entry that may have the hash.
+    #[inline(always)]
+    pub fn room_here(&self, hash: u64) -> Option<usize> {
+        let header = self.own_header();
+        let mut is_absent = header & CHAINED == 0;
+        step!("absence-here-not-confirmed", is_absent &= Slots::with(header, fingerprint(hash)).next().is_none());
+        Slots::with(header, 0).next().filter(|_| is_absent)
+    }
+
+    /// Stores an entry in a free slot.
+    #[inline(always)]
+    pub fn fill(&self, slot: usize, hash: u64, new: Shared<'_, E>) {
+        self.set_header(self.own_header() | (fingerprint(hash) << (8 * slot)));
+        self.slots[slot].store(new);
+    }
+
+    /// Empties a slot. Returns `true` if the bucket has no entry left.
+    #[inline(always)]
+    pub fn empty(&self, slot: usize) -> bool {
+        self.slots[slot].store(Shared::null());
+        let header = self.own_header() & !(0xFF << (8 * slot));
+        self.set_header(header);
+        header & FINGERPRINTS == 0
+    }
+
+    /// Replaces the entry of a slot by one with the same hash.
+    #[inline(always)]
+    pub fn replace_here(&self, slot: usize, new: Shared<'_, E>) {
+        self.slots[slot].store(new);
+    }
+
+    /// Returns `true` if the entry is in this slot.
+    #[inline(always)]
+    pub fn has(&self, slot: usize, entry: Shared<'_, E>, section: &D::Section) -> bool {
+        let mut is_there = true;
+        step!("presence-not-confirmed", is_there = self.slots[slot].load(section) == entry);
+        is_there
+    }
+
     /// Removes `old`. Returns `None` if the chain does not have it, or else the bucket that was unlinked, if one was.
     pub fn remove<'g>(
         &self,
@@ -279,10 +405,7 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
             let header = bucket.own_header();
             for slot in Slots::with(header, fingerprint(hash)) {
                 if bucket.slots[slot].load(section) == old {
-                    bucket.slots[slot].store(Shared::null());
-                    let header = header & !(0xFF << (8 * slot));
-                    bucket.set_header(header);
-                    let is_empty = header & FINGERPRINTS == 0;
+                    let is_empty = bucket.empty(slot);
                     return Some(match previous {
                         Some(previous) if is_empty => previous.unlink_next(section),
                         _ => Shared::null(),

@@ -23,9 +23,17 @@
 #[cfg(not(loom))]
 mod bucket;
 #[cfg(not(loom))]
+mod exclusive;
+#[cfg(not(loom))]
 pub mod hash_map;
 #[cfg(not(loom))]
+pub mod hash_set;
+#[cfg(not(loom))]
 mod memory;
+#[cfg(not(loom))]
+mod pool;
+#[cfg(not(loom))]
+mod spot;
 #[cfg(not(loom))]
 mod stripes;
 #[cfg(not(loom))]
@@ -39,12 +47,18 @@ mod writer;
 
 #[cfg(not(loom))]
 pub use hash_map::HashMap;
+#[cfg(not(loom))]
+pub use hash_set::HashSet;
 
 // The algorithm, for the models in `tests/loom_hash_map.rs`.
 #[cfg(loom)]
 pub mod bucket;
 #[cfg(loom)]
 pub mod model;
+#[cfg(loom)]
+mod pool;
+#[cfg(loom)]
+pub mod spot;
 #[cfg(loom)]
 mod stripes;
 #[cfg(loom)]

@@ -1,5 +1,6 @@
 //! The memory of tables: zeros, which the kernel provides page by page when they are used.
 
+use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::ptr::{self, NonNull};
 use core::slice;
@@ -26,20 +27,23 @@ unsafe impl<T: Sync> Sync for Zeroed<T> {}
 impl<T> Zeroed<T> {
     /// Allocates `len` items.
     ///
+    /// # Errors
+    ///
+    /// If there is no memory.
+    ///
     /// # Safety
     ///
     /// Zeros are an item.
-    #[track_caller]
-    pub unsafe fn new(len: usize) -> Self {
-        let layout = Self::layout(len);
+    pub unsafe fn new(len: usize) -> Result<Self, NoMemory> {
+        let layout = Self::layout(len).ok_or(NoMemory(None))?;
         let memory = if !Self::is_mapped(layout) {
             // SAFETY: there is at least one item, and it has a size.
             unsafe { alloc_zeroed(layout) }
         } else {
             map(layout.size()).unwrap_or(ptr::null_mut())
         };
-        let Some(items) = NonNull::new(memory.cast()) else { handle_alloc_error(layout) };
-        Self { items, len }
+        let items = NonNull::new(memory.cast()).ok_or(NoMemory(Some(layout)))?;
+        Ok(Self { items, len })
     }
 
     /// Returns whether the memory is mapped. Miri cannot do that.
@@ -47,10 +51,53 @@ impl<T> Zeroed<T> {
         layout.size() >= HUGE && !cfg!(miri)
     }
 
-    #[track_caller]
-    fn layout(len: usize) -> Layout {
+    /// Returns `None` for more than the address space.
+    fn layout(len: usize) -> Option<Layout> {
         assert!(len > 0 && size_of::<T>() > 0, "empty memory");
-        Layout::array::<T>(len).expect("the table fits into the address space")
+        Layout::array::<T>(len).ok()
+    }
+}
+
+/// Begins to fetch the cache line of a value.
+#[inline(always)]
+pub fn prefetch<T>(value: *const T) {
+    // SAFETY: a hint, which reads nothing, whatever the address.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(value.cast());
+    }
+    // SAFETY: as above.
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) value, options(nostack, readonly, preserves_flags));
+    }
+    // Elsewhere the loads of several lookups still overlap, as far as the processor looks ahead.
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
+    let _ = value;
+}
+
+/// There is no memory of a layout, or none is that large.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoMemory(Option<Layout>);
+
+impl NoMemory {
+    /// Ends the program as the standard library does, or panics if no machine has that much.
+    #[cold]
+    #[track_caller]
+    pub fn fail(self) -> ! {
+        match self.0 {
+            Some(layout) => handle_alloc_error(layout),
+            None => panic!("{self}"),
+        }
+    }
+}
+
+impl fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(layout) => write!(f, "no memory for a table of {} bytes", layout.size()),
+            None => f.write_str("the table does not fit into the address space"),
+        }
     }
 }
 
@@ -96,7 +143,7 @@ impl<T> DerefMut for Zeroed<T> {
 
 impl<T> Drop for Zeroed<T> {
     fn drop(&mut self) {
-        let layout = Self::layout(self.len);
+        let Some(layout) = Self::layout(self.len) else { return };
         // SAFETY: allocated in `new`, and not used again.
         unsafe {
             if !Self::is_mapped(layout) {
@@ -117,7 +164,7 @@ mod tests {
     fn memory_is_zero_and_aligned() {
         for len in [1, 1000, HUGE / 8, HUGE / 2] {
             // SAFETY: zeros are a number.
-            let mut numbers = unsafe { Zeroed::<u64>::new(len) };
+            let mut numbers = unsafe { Zeroed::<u64>::new(len) }.expect("memory");
             assert_eq!((numbers.len(), numbers.iter().sum::<u64>()), (len, 0));
             assert!(len * 8 < HUGE || numbers.as_ptr().addr() % HUGE == 0);
             numbers[len - 1] = 1;

@@ -1,6 +1,7 @@
 //! Twins of what the algorithm is made of, for the model checker.
 
 use std::marker::PhantomData;
+use std::mem;
 use std::ptr;
 
 pub use stillpoint::pointer::{owned::Owned, shared::Shared};
@@ -15,6 +16,13 @@ pub trait Domain: 'static {
     ///
     /// None is needed.
     unsafe fn retire_shared<T>(&self, _node: Shared<'_, T>, _options: DeferOptions) {}
+
+    /// # Safety
+    ///
+    /// None is needed.
+    unsafe fn call_unchecked<F: FnOnce()>(&self, f: F, _options: DeferOptions) {
+        mem::forget(f);
+    }
 }
 
 /// The domain of the models.
@@ -24,7 +32,18 @@ impl Domain for Model {
     type Section = ();
 }
 
+#[derive(Clone, Copy)]
 pub struct DeferOptions;
+
+/// `memory::NoMemory`: models have memory.
+#[derive(Debug)]
+pub enum NoMemory {}
+
+impl NoMemory {
+    pub fn fail(self) -> ! {
+        match self {}
+    }
+}
 
 impl DeferOptions {
     pub fn new() -> Self {
@@ -32,6 +51,14 @@ impl DeferOptions {
     }
 
     pub fn heap_bytes(self, _bytes: usize) -> Self {
+        self
+    }
+
+    pub fn values(self, _values: u16) -> Self {
+        self
+    }
+
+    pub fn run_on_retiring_thread(self) -> Self {
         self
     }
 }
@@ -131,5 +158,9 @@ impl<T> Mutex<T> {
 
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap()
+    }
+
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
     }
 }

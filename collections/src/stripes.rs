@@ -1,16 +1,21 @@
-//! The locks of a map, and its number of entries.
+//! The locks of a map, its number of entries, and the memory that its insertions use again.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::*};
+use crate::bucket::Hashed;
+use crate::pool::{Batch, Pool};
+use crate::sync::{AtomicUsize, DeferOptions, Domain, Mutex, MutexGuard, Ordering::*};
 
-/// The locks, a power of two of them, which the lowest bits of hashes choose. They are made at the first use.
-pub struct Stripes(OnceLock<Box<[Stripe]>>);
+/// The locks, a power of two of them, which the lowest bits of hashes choose. They are made at the first use. Batches
+/// of removed entries outlive the map.
+pub struct Stripes<E: Hashed>(OnceLock<Arc<[Stripe<E>]>>);
 
-/// A lock, and the number of entries that it guards: on the line that a writer has anyway.
+/// A lock, and what it guards: on the line that a writer has anyway.
 #[repr(align(64))]
-pub struct Stripe {
-    lock: Mutex<()>,
+pub struct Stripe<E: Hashed> {
+    pool: Mutex<Pool<E>>,
+    /// How much memory the pool has for entries. Changes under the lock.
+    free: AtomicUsize,
     /// Changes under the lock.
     entries: AtomicUsize,
     /// Removals until one counts the entries of all stripes, of those that leave few in this one. Changes under the
@@ -21,12 +26,13 @@ pub struct Stripe {
 /// Stripes that such a removal looks at, on average.
 const LOOKS: usize = 8;
 
-impl Stripes {
+impl<E: Hashed> Stripes<E> {
     pub const fn new() -> Self {
         Self(OnceLock::new())
     }
 
-    fn all(&self) -> &[Stripe] {
+    #[inline(always)]
+    fn all(&self) -> &Arc<[Stripe<E>]> {
         self.0.get_or_init(|| make(usual()))
     }
 
@@ -41,11 +47,39 @@ impl Stripes {
         self.all().len()
     }
 
-    /// Takes the lock of a hash, or of the bucket of any table with the number `hash`.
-    pub fn lock(&self, hash: u64) -> (&Stripe, MutexGuard<'_, ()>) {
+    /// Returns the stripe of a hash, or of the bucket of any table with the number `hash`.
+    #[inline(always)]
+    pub fn of_hash(&self, hash: u64) -> &Stripe<E> {
         let all = self.all();
-        let stripe = &all[hash as usize & (all.len() - 1)];
-        (stripe, stripe.lock.lock())
+        // SAFETY: the length is a power of two.
+        unsafe { all.get_unchecked(hash as usize & (all.len() - 1)) }
+    }
+
+    /// Has the domain drop a batch of the stripe of a hash.
+    #[cold]
+    pub fn defer<D: Domain>(&self, hash: u64, batch: Batch<E>, options: DeferOptions, domain: &D) {
+        let all = self.all();
+        batch.defer(all, hash as usize & (all.len() - 1), options, domain);
+    }
+
+    /// Has the domain drop the removed entries of all pools, and frees the memory that is left there.
+    #[cfg(not(loom))]
+    pub fn shrink<D: Domain>(&self, options: DeferOptions, domain: &D) {
+        let Some(all) = self.0.get() else { return };
+        for (number, stripe) in all.iter().enumerate() {
+            let mut pool = stripe.lock();
+            let (batch, free) = (pool.take_batch(), pool.take_free());
+            stripe.update_free(&pool);
+            drop((pool, free));
+            batch.defer(all, number, options, domain);
+        }
+    }
+
+    /// The map has no entries any more, and belongs to the caller.
+    #[cfg(not(loom))]
+    pub fn reset(&self) {
+        // Relaxed: no other thread has the map.
+        self.0.get().into_iter().flat_map(|all| all.iter()).for_each(|stripe| stripe.entries.store(0, Relaxed));
     }
 
     /// Returns the number of entries: exact if no thread changes it at the same time.
@@ -57,7 +91,36 @@ impl Stripes {
     }
 }
 
-impl Stripe {
+impl<E: Hashed> Stripe<E> {
+    /// Takes the lock.
+    #[inline(always)]
+    pub fn lock(&self) -> MutexGuard<'_, Pool<E>> {
+        self.pool.lock()
+    }
+
+    /// Returns `true` if the pool has memory for an entry, unless another thread takes it.
+    #[inline(always)]
+    pub fn has_free(&self) -> bool {
+        // Relaxed: a hint.
+        self.free.load(Relaxed) != 0
+    }
+
+    /// The pool has changed, under the lock.
+    #[inline(always)]
+    pub fn update_free(&self, pool: &Pool<E>) {
+        // Relaxed: as above.
+        self.free.store(pool.free(), Relaxed);
+    }
+
+    /// Calls `give` with the pool, unless the lock is held: its holder may be waiting for the caller's CPU, or missing
+    /// in the child of a fork.
+    pub fn try_give(&self, give: impl FnOnce(&mut Pool<E>)) {
+        if let Some(mut pool) = self.pool.try_lock() {
+            give(&mut pool);
+            self.update_free(&pool);
+        }
+    }
+
     /// Adds to the number of entries, under the lock, and returns it.
     pub fn count(&self, by: isize) -> usize {
         // Relaxed: under the lock; other threads only want a number.
@@ -76,10 +139,11 @@ impl Stripe {
     }
 }
 
-fn make(count: usize) -> Box<[Stripe]> {
+fn make<E: Hashed>(count: usize) -> Arc<[Stripe<E>]> {
     // Not all at once: when the map empties, the stripes count one after the other.
     let stripe = |index| Stripe {
-        lock: Mutex::new(()),
+        pool: Mutex::new(Pool::new()),
+        free: AtomicUsize::new(0),
         entries: AtomicUsize::new(0),
         skips: AtomicUsize::new(index % (count / LOOKS).max(1)),
     };

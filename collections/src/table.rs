@@ -20,9 +20,11 @@ use core::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::bucket::{Bucket, Hashed, Moved};
+#[cfg(loom)]
+use crate::model::NoMemory;
 #[cfg(not(loom))]
-use crate::memory::Zeroed;
-use crate::stripes::Stripes;
+use crate::memory::{self, NoMemory, Zeroed};
+use crate::stripes::{Stripe, Stripes};
 use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, step};
 
 /// Entries for each bucket, on average, above which a table grows. A bucket has room for six.
@@ -45,14 +47,21 @@ pub struct Table<E: Hashed, D: Domain> {
 
 impl<E: Hashed, D: Domain> Table<E, D> {
     #[track_caller]
-    fn new(buckets: usize) -> Self {
+    pub fn new(buckets: usize) -> Self {
+        match Self::try_new(buckets) {
+            Ok(table) => table,
+            Err(error) => error.fail(),
+        }
+    }
+
+    fn try_new(buckets: usize) -> Result<Self, NoMemory> {
         debug_assert!(buckets.is_power_of_two());
-        Self {
-            buckets: allocate(buckets),
+        Ok(Self {
+            buckets: allocate(buckets)?,
             next: Atomic::null(),
             claimed: AtomicUsize::new(0),
             moved: AtomicUsize::new(0),
-        }
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -73,11 +82,18 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     /// Begins to resize the table, which was the current one, unless that has begun.
     #[track_caller]
     pub fn resize(&self, buckets: usize, section: &D::Section) {
+        if let Err(error) = self.try_resize(buckets, section) {
+            error.fail();
+        }
+    }
+
+    fn try_resize(&self, buckets: usize, section: &D::Section) -> Result<(), NoMemory> {
         if self.next.load(section).is_null() {
-            let next = Owned::new(Table::new(buckets));
+            let next = Owned::new(Table::try_new(buckets)?);
             // An error drops the table, as another thread was first.
             let _ = self.next.compare_exchange(Shared::null(), next, section);
         }
+        Ok(())
     }
 
     /// Returns the next table, which exists if a bucket has moved.
@@ -94,10 +110,9 @@ type Buckets<E, D> = Zeroed<Bucket<E, D>>;
 type Buckets<E, D> = Box<[Bucket<E, D>]>;
 
 /// Allocates empty buckets.
-#[track_caller]
-fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Buckets<E, D> {
+fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Result<Buckets<E, D>, NoMemory> {
     #[cfg(loom)]
-    return (0..buckets).map(|_| Bucket::new()).collect();
+    return Ok((0..buckets).map(|_| Bucket::new()).collect());
     // SAFETY: an empty bucket consists of zeros: a header without bits, and null pointers.
     #[cfg(not(loom))]
     unsafe {
@@ -119,25 +134,29 @@ impl<E: Hashed, D: Domain> Drop for Table<E, D> {
 /// The entries of a map: see the [module](self).
 pub struct Tables<E: Hashed, D: Domain> {
     /// Null before the first entry.
-    current: Atomic<Table<E, D>, D>,
-    pub stripes: Stripes,
+    pub current: Atomic<Table<E, D>, D>,
+    pub stripes: Stripes<E>,
     /// The number of buckets for the room that was asked for. Tables do not shrink below it, nor below the number of
     /// stripes.
     reserved: AtomicUsize,
+    /// How entries are retired whose types are not known.
+    pub options: DeferOptions,
 }
 
 impl<E: Hashed, D: Domain> Tables<E, D> {
     /// Does not allocate.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { current: Atomic::null(), stripes: Stripes::new(), reserved: AtomicUsize::new(0) }
+        let reserved = AtomicUsize::new(0);
+        Self { current: Atomic::null(), stripes: Stripes::new(), reserved, options: DeferOptions::new() }
     }
 
     /// Allocates room for `entries`.
     #[track_caller]
     pub fn with_capacity(entries: usize) -> Self {
         let reserved = AtomicUsize::new(0);
-        let tables = Self { current: Atomic::null(), stripes: Stripes::new(), reserved };
+        let options = DeferOptions::new();
+        let tables = Self { current: Atomic::null(), stripes: Stripes::new(), reserved, options };
         if entries > 0 {
             let buckets = tables.buckets_for(entries);
             // Relaxed: no other thread has the map.
@@ -196,9 +215,24 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         }
     }
 
+    /// Begins to fetch what lookups of these hashes will need: the buckets, and then the entries.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn prefetch(&self, hashes: &[u64], section: &D::Section) {
+        let Some(table) = self.current(section) else { return };
+        hashes.iter().for_each(|&hash| memory::prefetch(table.bucket(hash)));
+        hashes.iter().for_each(|&hash| table.bucket(hash).prefetch_entry(hash, section));
+    }
+
     /// Returns the number of entries, if other stripes have as many as this one.
     pub fn estimate(&self, entries: usize) -> usize {
         entries * self.stripes.len()
+    }
+
+    /// Returns `true` if the table, which has few entries in a stripe, may be too large. Under the lock of the stripe.
+    #[cold]
+    pub fn is_sparse(&self, table: &Table<E, D>, stripe: &Stripe<E>) -> bool {
+        table.len() > self.buckets_for(0) && stripe.counts_all(self.stripes.len())
     }
 
     /// Returns the current table, which it makes if there is none.
@@ -286,7 +320,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         domain: &D,
         section: &'g D::Section,
     ) {
-        let (_, locked) = self.stripes.lock(index as u64);
+        let locked = self.stripes.of_hash(index as u64).lock();
         let replaced = self.move_bucket(table, next, index, section);
         drop(locked);
         if let Some(replaced) = replaced {
@@ -305,21 +339,24 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Makes room for more entries, and keeps it until [`shrink_to_fit`](Self::shrink_to_fit).
-    #[track_caller]
-    pub fn reserve(&self, additional: usize, domain: &D, section: &D::Section) {
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory.
+    pub fn reserve(&self, additional: usize, domain: &D, section: &D::Section) -> Result<(), NoMemory> {
         let buckets = self.buckets_for(self.len().saturating_add(additional));
         loop {
             self.complete_resize(domain, section);
             let table = self.current_or_first(section);
             if table.len() < buckets {
-                table.resize(buckets, section);
+                table.try_resize(buckets, section)?;
                 continue;
             }
             // Relaxed, both: only the number. Once it is set, the table is looked at again, as it may have shrunk. Not
-            // set before the table is allocated, which panics if it is too large.
+            // set before the table is allocated, as there may be no memory.
             let reserved = self.reserved.load(Relaxed);
             if reserved >= buckets {
-                return;
+                return Ok(());
             }
             let _ = self.reserved.compare_exchange(reserved, buckets, Relaxed, Relaxed);
         }
@@ -335,11 +372,13 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             self.complete_resize(domain, section);
             let table = self.current_or_first(section);
             if table.len() <= self.buckets_for(self.len()) {
-                return;
+                break;
             }
             table.resize(table.len() / 2, section);
         }
         self.complete_resize(domain, section);
+        #[cfg(not(loom))]
+        self.stripes.shrink(self.options, domain);
     }
 
     /// Returns the table that is not the next of another one.
@@ -363,7 +402,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
 }
 
 impl<E: Hashed, D: Domain> Table<E, D> {
-    fn drain(&mut self, which: impl Fn(&Bucket<E, D>) -> bool, f: &mut impl FnMut(Owned<E>)) {
+    pub fn drain(&mut self, which: impl Fn(&Bucket<E, D>) -> bool, f: &mut impl FnMut(Owned<E>)) {
         for bucket in &mut *self.buckets {
             if which(bucket) {
                 bucket.drain(f);
@@ -430,8 +469,8 @@ mod tests {
     #[test]
     fn removals_from_a_nearly_sparse_table_seldom_count_all_stripes() {
         const STRIPES: usize = 256;
-        let map =
-            Map { current: Atomic::null(), stripes: Stripes::of(STRIPES), reserved: AtomicUsize::new(0) };
+        let mut map = Map::new();
+        map.stripes = Stripes::of(STRIPES);
         let mut keys = 0..;
         let mut insert = || change(&map, keys.next().expect("no end"), true);
         while buckets(&map) < 8 * STRIPES {

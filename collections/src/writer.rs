@@ -32,13 +32,20 @@ struct After<'g, E: Hashed, D: Domain> {
     replaced: Vec<Shared<'g, Table<E, D>>>,
 }
 
-/// The options with which an entry is retired: what its key and its value own counts, if it is known.
-fn options<E: Hashed>(entry: Shared<'_, E>) -> DeferOptions {
-    let options = DeferOptions::new();
-    match entry.as_ref().and_then(Hashed::heap_bytes) {
-        Some(bytes) => options.heap_bytes(bytes),
-        None => options,
-    }
+/// Has the domain dispose of an unlinked entry.
+///
+/// # Safety
+///
+/// As for `Domain::retire_shared`.
+#[inline(always)]
+pub unsafe fn retire<E: Hashed, D: Domain>(tables: &Tables<E, D>, entry: Shared<'_, E>, domain: &D) {
+    let options = match entry.as_ref().and_then(Hashed::heap_bytes) {
+        // It only owns memory, as far as is known of its type.
+        Some(bytes) => tables.options.heap_bytes(bytes).run_on_retiring_thread(),
+        None => tables.options,
+    };
+    // SAFETY: the caller's contract.
+    unsafe { domain.retire_shared(entry, options) };
 }
 
 impl<'g, E: Hashed> Seen<'g, E> {
@@ -103,7 +110,7 @@ impl<'g, E: Hashed> Seen<'g, E> {
         }
         // SAFETY: both are unlinked.
         unsafe {
-            domain.retire_shared(self.entry, options(self.entry));
+            retire(tables, self.entry, domain);
             domain.retire_shared(after.unlinked, DeferOptions::new());
         }
         if after.is_moving {
@@ -122,7 +129,8 @@ impl<'g, E: Hashed> Seen<'g, E> {
         section: &'g D::Section,
     ) -> After<'g, E, D> {
         let first = tables.current_or_first(section);
-        let (stripe, _locked) = tables.stripes.lock(hash);
+        let stripe = tables.stripes.of_hash(hash);
+        let _locked = stripe.lock();
         // Under the lock, as another thread may have replaced it.
         let mut table = tables.current(section).unwrap_or(first);
         let mut replaced = Vec::new();
@@ -147,9 +155,8 @@ impl<'g, E: Hashed> Seen<'g, E> {
             if let Some(bucket) = removed {
                 unlinked = bucket;
                 let entries = stripe.count(-1);
-                must_resize = tables.estimate(entries) < table.len() * SPARSE
-                    && table.len() > tables.buckets_for(0)
-                    && stripe.counts_all(tables.stripes.len());
+                must_resize =
+                    tables.estimate(entries) < table.len() * SPARSE && tables.is_sparse(table, stripe);
             }
             removed.is_some()
         } else {

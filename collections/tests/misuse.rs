@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use stillpoint::{rcu, srcu};
-use stillpoint_collections::HashMap;
+use stillpoint_collections::{HashMap, HashSet};
 use stillpoint_collections::hash_map::Operation;
 use support::panics::panic_of;
 
@@ -31,7 +31,15 @@ fn guard_of_another_domain_is_refused_at_the_call() {
     refused!(part, map.get(&1, &guard));
     refused!(part, map.get_key_value(&1, &guard));
     refused!(part, map.contains_key(&1, &guard));
+    refused!(part, map.get_many([&1, &2], &guard));
     refused!(part, map.insert(1, 2, &guard));
+    refused!(part, map.replace(1, 2, &guard));
+    refused!(part, map.try_insert(1, 2, &guard));
+    refused!(part, map.get_or_insert(1, 2, &guard));
+    refused!(part, map.update_or_insert(1, |_| 2, 2, &guard));
+    refused!(part, map.update_or_insert_with(1, |_| 2, || 2, &guard));
+    refused!(part, map.remove_if(&1, |_, _| true, &guard));
+    refused!(part, map.try_reserve(1, &guard));
     refused!(part, map.get_or_insert_with(1, || 2, &guard));
     refused!(part, map.update(1, |_| 2, &guard));
     refused!(part, map.modify(1, |value| *value = 2, &guard));
@@ -43,6 +51,29 @@ fn guard_of_another_domain_is_refused_at_the_call() {
     refused!(part, map.reserve(1, &guard));
     refused!(part, map.shrink_to_fit(&guard));
     assert_eq!(map.get(&1, &own.enter()), Some(&1));
+}
+
+#[test]
+fn guard_of_another_domain_is_refused_by_a_set() {
+    let (own, other) = (srcu::Domain::new(), srcu::Domain::new());
+    let set = HashSet::new_in(own.clone());
+    set.insert(1, &own.enter());
+    let guard = other.enter();
+    let part = "another srcu::Domain";
+    refused!(part, set.capacity(&guard));
+    refused!(part, set.iter(&guard));
+    refused!(part, set.contains(&1, &guard));
+    refused!(part, set.get(&1, &guard));
+    refused!(part, set.insert(1, &guard));
+    refused!(part, set.replace(1, &guard));
+    refused!(part, set.remove(&1, &guard));
+    refused!(part, set.take(&1, &guard));
+    refused!(part, set.retain(|_| false, &guard));
+    refused!(part, set.clear(&guard));
+    refused!(part, set.reserve(1, &guard));
+    refused!(part, set.try_reserve(1, &guard));
+    refused!(part, set.shrink_to_fit(&guard));
+    assert!(set.contains(&1, &own.enter()));
 }
 
 #[test]
@@ -59,6 +90,8 @@ fn closure_that_defeats_its_operation_is_refused_at_the_call() {
     refused!(part, map.update(1, |_| replace(), &guard));
     refused!(part, map.modify(1, |value| *value = replace(), &guard));
     refused!(part, map.compute(1, |_| remove(), &guard));
+    refused!(part, map.update_or_insert(1, |_| replace(), 0, &guard));
+    refused!(part, map.remove_if(&1, |_, _| replace() == 1, &guard));
     refused!(part, map.retain(|_, _| replace() == 0, &guard));
     refused!(part, pinned.update(1, |_| replace()));
 }
@@ -67,7 +100,7 @@ fn closure_that_defeats_its_operation_is_refused_at_the_call() {
 fn room_for_too_many_entries_is_refused_at_the_call() {
     let map = HashMap::from([(1, 0)]);
     let guard = rcu::enter();
-    let part = "the table fits into the address space";
+    let part = "the table does not fit into the address space";
     refused!(part, map.reserve(usize::MAX, &guard));
     refused!(part, HashMap::<u32, u32>::with_capacity(usize::MAX));
     refused!(part, HashMap::<u32, u32, _, _>::with_capacity_in(usize::MAX, rcu::Global));

@@ -69,15 +69,6 @@ impl<'m> Attempts<'m> {
         self.precedence.give_way(self.hash, &mut self.patience);
     }
 
-    /// Notes that the calling thread has changed the entry.
-    #[inline(always)]
-    pub(super) fn note_change(&self) {
-        let Some(attempt) = WATCHED.get() else { return };
-        if (attempt.map, attempt.hash) == (address(self.precedence), self.hash) {
-            WATCHED.set(Some(Attempt { is_defeated: true, ..attempt }));
-        }
-    }
-
     /// The hash of the key.
     #[inline(always)]
     pub(super) fn hash(&self) -> u64 {
@@ -87,6 +78,16 @@ impl<'m> Attempts<'m> {
     fn watch(&self) -> Watch {
         let attempt = Attempt { map: address(self.precedence), hash: self.hash, is_defeated: false };
         Watch { outer: WATCHED.replace(Some(attempt)) }
+    }
+}
+
+/// Notes that the calling thread has changed the entry of a hash.
+#[inline(always)]
+pub(super) fn note_change(precedence: &Precedence, hash: u64) {
+    if let Some(attempt) = WATCHED.get()
+        && (attempt.map, attempt.hash) == (address(precedence), hash)
+    {
+        WATCHED.set(Some(Attempt { is_defeated: true, ..attempt }));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Changes that depend on the entry.
 
+use core::convert::Infallible;
 use core::hash::{BuildHasher, Hash};
 
 use super::attempts::{self, Attempts};
@@ -58,24 +59,20 @@ where
     /// ```
     #[track_caller]
     pub fn get_or_insert_with<'g>(&'g self, key: K, f: impl FnOnce() -> V, guard: &'g D::Section) -> &'g V {
-        self.domain().check_section(guard);
-        let hash = self.hasher().hash_one(&key);
-        let mut attempts = Attempts::new(self.precedence(), hash);
-        let mut seen = self.attempt(&mut attempts, hash, &key, guard);
-        if let Some(entry) = seen.entry.as_ref() {
+        self.domain.check_section(guard);
+        let hash = self.hasher.hash_one(&key);
+        if let Some(entry) = self.tables.find(hash, |entry| entry.key == key, guard) {
             return &entry.value;
         }
-        let mut new = Owned::new(Entry { hash, key, value: f() });
-        loop {
-            match self.exchange(&mut attempts, &seen, Some(new), guard) {
-                Ok(new) => return &inserted(new).value,
-                Err(unused) => new = returned(unused),
-            }
-            seen = self.attempt(&mut attempts, hash, &new.key, guard);
-            if let Some(entry) = seen.entry.as_ref() {
-                return &entry.value;
-            }
-        }
+        let new = Entry { hash, value: f(), key };
+        let (Ok(entry) | Err((entry, _))) = self.insert_if_absent(new, guard);
+        &entry.value
+    }
+
+    /// [`get_or_insert_with`](Self::get_or_insert_with) for a value that is there.
+    #[track_caller]
+    pub fn get_or_insert<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> &'g V {
+        self.get_or_insert_with(key, || value, guard)
     }
 
     /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the
@@ -123,6 +120,55 @@ where
         self.update(key, change, guard)
     }
 
+    /// Replaces the value of a key by the one that `update` makes of it. If the key has none, inserts the one that
+    /// `insert` returns. Returns the new value.
+    ///
+    /// `update` or `insert` is called again if the entry has changed since, as in [`update`](Self::update).
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// let counts = HashMap::new();
+    /// let guard = rcu::enter();
+    /// for word in ["the", "cat", "the"] {
+    ///     counts.update_or_insert_with(word, |count| count + 1, || 1, &guard);
+    /// }
+    /// assert_eq!(counts.get("the", &guard), Some(&2));
+    /// ```
+    #[track_caller]
+    pub fn update_or_insert_with<'g>(
+        &'g self,
+        key: K,
+        mut update: impl FnMut(&V) -> V,
+        mut insert: impl FnMut() -> V,
+        guard: &'g D::Section,
+    ) -> &'g V {
+        let new = |entry: Option<(&K, &V)>| {
+            Operation::<_, Infallible>::Insert(entry.map_or_else(&mut insert, |(_, old)| update(old)))
+        };
+        match self.compute(key, new, guard) {
+            Compute::Updated { new: (_, new), .. } | Compute::Inserted(_, new) => new,
+            Compute::Removed(_) => unreachable!("it inserts"),
+            Compute::Aborted(never) => match never {},
+        }
+    }
+
+    /// [`update_or_insert_with`](Self::update_or_insert_with) for a value that is there.
+    #[track_caller]
+    pub fn update_or_insert<'g>(
+        &'g self,
+        key: K,
+        update: impl FnMut(&V) -> V,
+        value: V,
+        guard: &'g D::Section,
+    ) -> &'g V
+    where
+        V: Clone,
+    {
+        self.update_or_insert_with(key, update, || value.clone(), guard)
+    }
+
     /// Does with the entry of a key what `f` says, which gets the entry, if there is one.
     ///
     /// `f` is called again if the entry has changed since, as in [`update`](Self::update). The entry gets the new
@@ -151,9 +197,9 @@ where
         mut f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
         guard: &'g D::Section,
     ) -> Compute<'g, K, V, T> {
-        self.domain().check_section(guard);
-        let hash = self.hasher().hash_one(&key);
-        let mut attempts = Attempts::new(self.precedence(), hash);
+        self.domain.check_section(guard);
+        let hash = self.hasher.hash_one(&key);
+        let mut attempts = Attempts::new(&self.precedence, hash);
         loop {
             let watch = attempts.begin();
             let seen = self.look_up(hash, &key, guard);

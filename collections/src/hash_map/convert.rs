@@ -1,8 +1,9 @@
-//! Conversions from and to maps.
+//! Conversions from and to maps, and comparison.
 
+use core::borrow::Borrow as _;
 use core::hash::{BuildHasher, Hash};
 
-use stillpoint::rcu::RcuDomain;
+use stillpoint::EnterSection;
 
 use super::HashMap;
 use super::iter::IntoIter;
@@ -14,9 +15,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> IntoItera
 
     /// Returns the entries, without waiting: no reader has the map.
     fn into_iter(mut self) -> IntoIter<K, V> {
-        let mut entries = Vec::with_capacity(self.len());
-        self.tables_mut().drain(|entry| entries.push(entry));
-        IntoIter::new(entries)
+        self.drain()
     }
 }
 
@@ -25,11 +24,12 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher,
-    D: RcuDomain,
+    D: EnterSection,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
         for (key, value) in entries {
-            self.insert(key, value, &D::enter());
+            let guard = self.domain.enter_section();
+            self.insert(key, value, guard.borrow());
         }
     }
 }
@@ -39,18 +39,48 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher,
-    D: RcuDomain,
+    D: Domain,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        (&*self).extend(entries);
+        entries.into_iter().for_each(|(key, value)| self.insert_mut(key, value));
     }
 }
 
-impl<K, V, S> FromIterator<(K, V)> for HashMap<K, V, S>
+impl<'a, K, V, S, D> Extend<(&'a K, &'a V)> for HashMap<K, V, S, D>
+where
+    K: Copy + Hash + Eq + Send + Sync + 'static,
+    V: Copy + Send + Sync + 'static,
+    S: BuildHasher,
+    D: Domain,
+{
+    fn extend<I: IntoIterator<Item = (&'a K, &'a V)>>(&mut self, entries: I) {
+        entries.into_iter().for_each(|(&key, &value)| self.insert_mut(key, value));
+    }
+}
+
+/// In any domain that has a default. For one that has not, use [`new_in`](HashMap::new_in) and [`Extend`].
+///
+/// ```
+/// use std::collections::hash_map::RandomState;
+///
+/// use stillpoint::{qsbr, srcu};
+/// use stillpoint_collections::HashMap;
+///
+/// let pairs = [(1, "one"), (2, "two")];
+/// let map: HashMap<_, _, RandomState, srcu::Domain> = pairs.into_iter().collect();
+/// assert_eq!(map.get(&2, &map.domain().enter()), Some(&"two"));
+///
+/// // No handle is needed: no other thread has the map.
+/// let mut map: HashMap<_, _, RandomState, qsbr::Global> = pairs.into_iter().collect();
+/// map.extend([(3, "three")]);
+/// assert_eq!(map.len(), 3);
+/// ```
+impl<K, V, S, D> FromIterator<(K, V)> for HashMap<K, V, S, D>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Default,
+    D: Domain + Default,
 {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut map = Self::default();
@@ -74,15 +104,43 @@ where
     K: Clone + Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: Clone + BuildHasher,
-    D: RcuDomain,
+    D: EnterSection,
 {
-    /// Returns a map with clones of the entries: see [`HashMap::iter`].
+    /// Returns a map with clones of the entries, in the same domain: see [`HashMap::iter`].
     fn clone(&self) -> Self {
-        let clone = Self::with_hasher_in(self.hasher().clone(), *self.domain());
-        let guard = D::enter();
-        self.iter(&guard).for_each(|(key, value)| {
-            clone.insert(key.clone(), value.clone(), &guard);
-        });
+        let clone = Self::with_hasher_in(self.hasher.clone(), self.domain.clone());
+        let mut clone = clone.with_defer_options(self.tables.options);
+        let guard = self.domain.enter_section();
+        clone.extend(self.iter(guard.borrow()).map(|(key, value)| (key.clone(), value.clone())));
         clone
     }
+}
+
+/// Maps are equal if they have equal entries. If other threads change them during the comparison, it is one of entries
+/// that were there at different times.
+impl<K, V, S, T, D, E> PartialEq<HashMap<K, V, T, E>> for HashMap<K, V, S, D>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: PartialEq + Send + Sync + 'static,
+    S: BuildHasher,
+    T: BuildHasher,
+    D: EnterSection,
+    E: EnterSection,
+{
+    fn eq(&self, other: &HashMap<K, V, T, E>) -> bool {
+        if self.len() != other.len() {
+            return false;
+        }
+        let (guard, others) = (self.domain.enter_section(), other.domain.enter_section());
+        self.iter(guard.borrow()).all(|(key, value)| other.get(key, others.borrow()) == Some(value))
+    }
+}
+
+impl<K, V, S, D> Eq for HashMap<K, V, S, D>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Eq + Send + Sync + 'static,
+    S: BuildHasher,
+    D: EnterSection,
+{
 }

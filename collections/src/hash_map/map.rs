@@ -1,19 +1,19 @@
 //! The map and its operations.
 
-use core::borrow::Borrow;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use std::collections::hash_map::RandomState;
 
-use stillpoint::rcu::Global;
+use equivalent::Equivalent;
+use stillpoint::rcu::{DeferOptions, Global};
 
 use super::Entry;
 use super::attempts::{self, Attempts};
 use super::iter::{Iter, Keys, Values};
 use super::precedence::Precedence;
-use crate::sync::{Domain, Owned, Shared};
+use crate::spot::Spot;
+use crate::sync::{Domain, Owned};
 use crate::table::Tables;
-use crate::walk::Walk;
 use crate::writer::Seen;
 
 /// The entry that was stored, if one was, or the one that was not, if the map had changed.
@@ -86,10 +86,10 @@ where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    tables: Tables<Entry<K, V>, D>,
-    precedence: Precedence,
-    hasher: S,
-    domain: D,
+    pub(super) tables: Tables<Entry<K, V>, D>,
+    pub(super) precedence: Precedence,
+    pub(super) hasher: S,
+    pub(super) domain: D,
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> HashMap<K, V> {
@@ -219,12 +219,34 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
         Values(self.iter(guard))
     }
 
-    pub(super) fn precedence(&self) -> &Precedence {
-        &self.precedence
-    }
-
-    pub(super) fn tables_mut(&mut self) -> &mut Tables<Entry<K, V>, D> {
-        &mut self.tables
+    /// Sets how entries are retired whose types the library does not
+    /// [know](stillpoint::rcu::known_heap_bytes); by default, their destructors run in the worker of the domain.
+    ///
+    /// Strings, numbers and other types of the standard library that only own memory need no option: they are dropped
+    /// by the threads that change the map. If the destructors of your types are as harmless, allow that with
+    /// [`run_on_retiring_thread`](DeferOptions::run_on_retiring_thread): a table whose entries come and go is then
+    /// several times faster, as the thread that allocated an entry frees it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use stillpoint::rcu::{self, DeferOptions};
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// struct Session {
+    ///     user: String,
+    /// }
+    ///
+    /// let options = DeferOptions::new().run_on_retiring_thread().heap_bytes(64);
+    /// let sessions = HashMap::new().with_defer_options(options);
+    /// let guard = rcu::enter();
+    /// sessions.insert(7, Arc::new(Session { user: "ada".into() }), &guard);
+    /// assert_eq!(sessions.remove(&7, &guard).map(|session| &*session.user), Some("ada"));
+    /// ```
+    #[must_use]
+    pub const fn with_defer_options(mut self, options: DeferOptions) -> Self {
+        self.tables.options = options;
+        self
     }
 }
 
@@ -237,22 +259,30 @@ where
 {
     #[inline(always)]
     #[track_caller]
-    fn find<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g Entry<K, V>>
+    pub(super) fn find<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g Entry<K, V>>
     where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+        Q: Hash + Equivalent<K> + ?Sized,
     {
         self.domain.check_section(guard);
-        self.tables.find(self.hasher.hash_one(key), |entry| entry.key.borrow() == key, guard)
+        self.tables.find(self.hasher.hash_one(key), |entry| key.equivalent(&entry.key), guard)
     }
 
     #[inline(always)]
     pub(super) fn look_up<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> Seen<'g, Entry<K, V>>
     where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
+        Q: Equivalent<K> + ?Sized,
     {
-        Seen::look_up(&self.tables, hash, |entry| entry.key.borrow() == key, guard)
+        Seen::look_up(&self.tables, hash, |entry| key.equivalent(&entry.key), guard)
+    }
+
+    /// Looks a key up in the usual case, in which no operation has precedence.
+    #[inline(always)]
+    pub(super) fn spot<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> Option<Spot<'g, Entry<K, V>, D>>
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        let spot = Spot::look_up(&self.tables, hash, |entry| key.equivalent(&entry.key), guard);
+        spot.filter(|_| self.precedence.is_free())
     }
 
     /// Begins an attempt to change an entry that needs no other code of the program than the comparison of keys.
@@ -266,8 +296,7 @@ where
         guard: &'g D::Section,
     ) -> Seen<'g, Entry<K, V>>
     where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
+        Q: Equivalent<K> + ?Sized,
     {
         let watch = attempts.begin();
         let seen = self.look_up(hash, key, guard);
@@ -286,169 +315,8 @@ where
     ) -> Exchanged<'g, K, V> {
         attempts.give_way();
         let new = seen.exchange(&self.tables, attempts.hash(), new, &self.domain, guard)?;
-        attempts.note_change();
+        attempts::note_change(&self.precedence, attempts.hash());
         Ok(new)
-    }
-
-    /// Returns the value of a key.
-    #[inline]
-    #[track_caller]
-    pub fn get<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        Some(&self.find(key, guard)?.value)
-    }
-
-    /// Returns the entry of a key.
-    #[inline]
-    #[track_caller]
-    pub fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<(&'g K, &'g V)>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        Some(self.find(key, guard)?.pair())
-    }
-
-    /// Returns `true` if the key has an entry.
-    #[inline]
-    #[track_caller]
-    pub fn contains_key<Q>(&self, key: &Q, guard: &D::Section) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.find(key, guard).is_some()
-    }
-
-    /// Inserts an entry, or replaces that of the key, and returns the old value.
-    ///
-    /// The new entry has the new key, while the map of the standard library keeps the one that it has. That is a
-    /// difference for keys that are equal, but not the same. Readers may have the old entry, so its key cannot be moved.
-    #[inline]
-    #[track_caller]
-    pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> Option<&'g V> {
-        self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(&key);
-        let mut new = Owned::new(Entry { hash, key, value });
-        let mut attempts = Attempts::new(&self.precedence, hash);
-        loop {
-            let seen = self.attempt(&mut attempts, hash, &new.key, guard);
-            match self.exchange(&mut attempts, &seen, Some(new), guard) {
-                Ok(_) => return Some(&seen.entry.as_ref()?.value),
-                Err(unused) => new = returned(unused),
-            }
-        }
-    }
-
-    /// Removes the entry of a key, and returns the value.
-    #[inline]
-    #[track_caller]
-    pub fn remove<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        Some(self.remove_entry(key, guard)?.1)
-    }
-
-    /// Removes the entry of a key, and returns it.
-    #[track_caller]
-    pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<(&'g K, &'g V)>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(key);
-        let mut attempts = Attempts::new(&self.precedence, hash);
-        loop {
-            let seen = self.attempt(&mut attempts, hash, key, guard);
-            let entry = seen.entry.as_ref()?;
-            if self.exchange(&mut attempts, &seen, None, guard).is_ok() {
-                return Some(entry.pair());
-            }
-        }
-    }
-
-    /// Keeps the entries for which `f` returns `true`, and removes the others.
-    ///
-    /// `f` gets the entry that the key has when it is asked. If that is replaced before it is removed, `f` is asked about
-    /// the new one too. Entries that are inserted during the call, or take the place of those that stay, may stay. Does
-    /// not hash keys again.
-    #[track_caller]
-    pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool, guard: &D::Section) {
-        self.domain.check_section(guard);
-        let (mut walk, mut entries) = (Walk::new(&self.tables, guard), Vec::new());
-        while walk.next(|loaded, _| entries.push(loaded)) {
-            for entry in entries.drain(..) {
-                self.retain_entry(entry, &mut f, guard);
-            }
-        }
-    }
-
-    #[track_caller]
-    fn retain_entry<'g>(
-        &'g self,
-        entry: Shared<'g, Entry<K, V>>,
-        f: &mut impl FnMut(&K, &V) -> bool,
-        guard: &'g D::Section,
-    ) {
-        let Some(Entry { key, hash, .. }) = entry.as_ref() else { return };
-        let mut attempts = Attempts::new(&self.precedence, *hash);
-        let mut first = Some(entry);
-        loop {
-            let watch = attempts.begin();
-            // As code of the program, or another thread, may have replaced it since the walk found it.
-            let seen = first.take().and_then(|entry| Seen::look_again(&self.tables, *hash, entry, guard));
-            let seen = seen.unwrap_or_else(|| self.look_up(*hash, key, guard));
-            let stays = seen.entry.as_ref().is_none_or(|entry| f(&entry.key, &entry.value));
-            attempts::end(watch);
-            if stays || self.exchange(&mut attempts, &seen, None, guard).is_ok() {
-                return;
-            }
-        }
-    }
-
-    /// Removes all entries. Those that other threads insert during the call may stay.
-    #[track_caller]
-    pub fn clear(&self, guard: &D::Section) {
-        self.retain(|_, _| false, guard);
-    }
-
-    /// Makes room for `additional` more entries: on return, [`capacity`](Self::capacity) has been that large.
-    ///
-    /// That takes time in proportion to the table. Without it, the table grows as entries are inserted, each of which
-    /// moves a few. The room stays, as after [`with_capacity`](HashMap::with_capacity), until
-    /// [`shrink_to_fit`](Self::shrink_to_fit).
-    #[track_caller]
-    pub fn reserve(&self, additional: usize, guard: &D::Section) {
-        self.domain.check_section(guard);
-        self.tables.reserve(additional, &self.domain, guard);
-    }
-
-    /// Shrinks the table to its entries, and no longer keeps the room that was reserved.
-    ///
-    /// That takes time in proportion to the table. Only reserved room needs it: a table shrinks by itself as entries are
-    /// removed, until it is as large as was reserved.
-    ///
-    /// ```
-    /// use stillpoint::rcu;
-    /// use stillpoint_collections::HashMap;
-    ///
-    /// let map = HashMap::with_capacity(100_000);
-    /// let guard = rcu::enter();
-    /// map.insert(1, "one", &guard);
-    /// assert!(map.capacity(&guard) >= 100_000);
-    /// map.shrink_to_fit(&guard);
-    /// assert!(map.capacity(&guard) < 10_000);
-    /// ```
-    #[track_caller]
-    pub fn shrink_to_fit(&self, guard: &D::Section) {
-        self.domain.check_section(guard);
-        self.tables.shrink_to_fit(&self.domain, guard);
     }
 }
 
@@ -462,20 +330,29 @@ pub(super) fn returned<K, V>(unused: Option<Owned<Entry<K, V>>>) -> Owned<Entry<
     unused.expect("an exchange returns the entry that it was given")
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Default> Default for HashMap<K, V, S> {
-    fn default() -> Self {
-        Self::with_hasher(S::default())
-    }
-}
-
-impl<K, V, S, D: Domain> fmt::Debug for HashMap<K, V, S, D>
+impl<K, V, S, D> Default for HashMap<K, V, S, D>
 where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
+    S: Default,
+    D: Domain + Default,
 {
-    /// Shows the length. The entries need a guard, which cannot be made here in each kind of domain: for those, use
-    /// [`pin`](Self::pin).
+    fn default() -> Self {
+        Self::with_hasher_in(S::default(), D::default())
+    }
+}
+
+impl<K, V, S, D> fmt::Debug for HashMap<K, V, S, D>
+where
+    K: fmt::Debug + Eq + Send + Sync + 'static,
+    V: fmt::Debug + Send + Sync + 'static,
+    D: Domain,
+{
+    /// Shows the entries, but only their number in [`qsbr`](stillpoint::qsbr) domains, where a handle is needed for more.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HashMap").field("len", &self.len()).finish_non_exhaustive()
+        self.domain.with_section(|section| match section {
+            Some(section) => f.debug_map().entries(self.iter(section)).finish(),
+            None => f.debug_struct("HashMap").field("len", &self.len()).finish_non_exhaustive(),
+        })
     }
 }

@@ -67,17 +67,29 @@
 //! Fan, Andersen and Kaminsky's MemC3 (2013) and of Google's SwissTable (2017).
 
 mod attempts;
+mod change;
 mod compute;
 mod convert;
+mod exclusive;
 mod iter;
+mod lookup;
 mod map;
 mod pinned;
 mod precedence;
+#[cfg(feature = "rayon")]
+mod rayon;
+mod room;
+#[cfg(feature = "serde")]
+mod serde;
 
+pub use change::OccupiedError;
 pub use compute::{Compute, Operation};
+pub use equivalent::Equivalent;
+pub use exclusive::IterMut;
 pub use iter::{IntoIter, Iter, Keys, Values};
 pub use map::HashMap;
 pub use pinned::Pinned;
+pub use room::TryReserveError;
 
 use stillpoint::rcu;
 

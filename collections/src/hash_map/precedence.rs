@@ -73,10 +73,16 @@ impl Precedence {
         Self { end: AtomicU64::new(0), hash: AtomicU64::new(0) }
     }
 
+    /// Returns `true` if no operation has it.
+    #[inline(always)]
+    pub(super) fn is_free(&self) -> bool {
+        self.end.load(Relaxed) == 0
+    }
+
     /// Waits while an operation of another thread has precedence for entries of `hash`.
     #[inline(always)]
     pub(super) fn give_way(&self, hash: u64, patience: &mut Patience) {
-        if self.end.load(Relaxed) != 0 {
+        if !self.is_free() {
             self.give_way_slow(hash, patience);
         }
     }

@@ -155,6 +155,68 @@ fn key_that_was_inserted_meanwhile_in_a_chained_bucket_is_found() {
 }
 
 #[test]
+fn value_is_inserted_only_if_the_key_has_none() {
+    for &mask in MASKS {
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        for key in 0..30_u32 {
+            assert_eq!(map.try_insert(key, key.to_string(), &guard), Ok(&key.to_string()));
+            let error = map.try_insert(key, "other".to_owned(), &guard).expect_err("an entry");
+            assert_eq!((error.current, &*error.not_inserted), (&key.to_string(), "other"));
+            assert_eq!(map.get_or_insert(key, "other".to_owned(), &guard), &key.to_string());
+            assert_eq!(map.replace(key, "new".to_owned(), &guard), Some((&key, &key.to_string())));
+        }
+        assert_eq!(map.get_or_insert(30, "new".to_owned(), &guard), "new");
+        assert!((0..31).all(|key| map.get(&key, &guard).is_some_and(|value| value == "new")));
+        assert_eq!(map.replace(31, "new".to_owned(), &guard), None);
+    }
+}
+
+#[test]
+fn entry_is_removed_if_the_closure_accepts_it() {
+    for &mask in MASKS {
+        let map = HashMap::with_hasher(Masked(mask));
+        map.pin().get_or_insert(0, 0);
+        let guard = rcu::enter();
+        (1..30).for_each(|key| _ = map.insert(key, key, &guard));
+        for key in 0..30 {
+            assert_eq!(map.remove_if(&key, |_, value| value % 2 == 1, &guard), (key % 2 == 1).then_some((&key, &key)));
+        }
+        assert_eq!(map.remove_if(&30, |_, _| unreachable!("no entry"), &guard), None);
+        assert_eq!(map.len(), 15);
+    }
+}
+
+#[test]
+fn value_is_updated_or_inserted() {
+    let map = HashMap::new();
+    let pinned = map.pin();
+    for count in 1..10 {
+        assert_eq!(pinned.update_or_insert("a", |old| old + 1, 1), &count);
+        assert_eq!(pinned.update_or_insert_with("b", |old| old + 2, || 2), &(2 * count));
+    }
+    assert_eq!(pinned.modify("a", |value| *value *= 2), Some(&18));
+    assert_eq!(pinned.compute("b", |_| Operation::<_, ()>::Remove), Compute::Removed(Some((&"b", &18))));
+    assert_eq!(pinned.keys().copied().chain(["-"]).collect::<Vec<_>>(), ["a", "-"]);
+    assert_eq!((pinned.values().sum::<i32>(), pinned.len(), pinned.is_empty()), (18, 1, false));
+}
+
+#[test]
+fn values_of_several_keys_are_those_of_each() {
+    for &mask in MASKS {
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        assert_eq!(map.get_many([&1, &2], &guard), [None, None]);
+        (0..500).step_by(2).for_each(|key| _ = map.insert(key, key, &guard));
+        for key in 0..500 {
+            let keys = [&key, &0, &(key + 1), &1000];
+            assert_eq!(map.get_many(keys, &guard), keys.map(|key| map.get(key, &guard)));
+        }
+        assert_eq!(map.get_many::<i32, 0>([], &guard), []);
+    }
+}
+
+#[test]
 fn update_replaces_the_value_that_it_has_seen() {
     let map = HashMap::from([(1, vec![1])]);
     let guard = rcu::enter();
@@ -341,7 +403,7 @@ fn map_is_collected_extended_cloned_and_taken_apart() {
     (&map).extend([(100, "100".to_owned())]);
     let clone = map.clone();
     drop(map);
-    assert_eq!(format!("{:?}", clone), "HashMap { len: 101, .. }");
+    assert_eq!(clone.len(), 101);
     let mut entries: Vec<_> = clone.into_iter().collect();
     entries.sort_unstable();
     assert!(entries.into_iter().eq((0..=100).map(|key| (key, key.to_string()))));
@@ -525,6 +587,15 @@ fn table_that_cannot_be_allocated_changes_nothing() {
     map.reserve(0, &guard);
     assert!(map.capacity(&guard) > capacity);
     assert_eq!(map.iter(&guard).count(), 1000);
+    let capacity = map.capacity(&guard);
+    // More than the address space; and more than the kernel maps, but for Miri, which panics.
+    let sizes: &[usize] = if cfg!(miri) { &[usize::MAX] } else { &[usize::MAX, 1 << 56] };
+    for &size in sizes {
+        let error = map.try_reserve(size, &guard).expect_err("too large");
+        assert!(error.to_string().contains("table"), "{error}");
+    }
+    assert_eq!((map.capacity(&guard), map.try_reserve(5000, &guard)), (capacity, Ok(())));
+    assert!(map.capacity(&guard) >= 5000);
 }
 
 #[test]

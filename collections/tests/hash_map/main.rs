@@ -3,10 +3,14 @@
 
 mod api;
 mod bounded;
+mod churn;
 mod counted;
+mod exclusive;
+mod features;
 mod fuzz;
 mod hashers;
 mod reentrancy;
 mod retain;
+mod set;
 mod slow_closures;
 mod torture;

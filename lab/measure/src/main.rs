@@ -97,6 +97,8 @@ mod bench {
         Fence(worker::Args),
         /// Nodes retired inside sections.
         Stack(worker::Args),
+        /// A hash map whose entries come and go.
+        Churn(worker::Args),
         /// A part of the report.
         Part(report::part::Args),
     }
@@ -106,6 +108,7 @@ mod bench {
             match self {
                 Self::Fence(args) => Remote::serve(&bench::fence::REMOTES, args),
                 Self::Stack(args) => Remote::serve(bench::callback::stack::REMOTES, args),
+                Self::Churn(args) => Remote::serve(bench::map::churn::REMOTES, args),
                 Self::Part(args) => report::part::serve(args),
             }
         }

@@ -468,7 +468,7 @@ macro_rules! static_domain {
     };
     ($kind:tt $(@$entry:ident)? $(#[$attr:meta])* $vis:vis struct $name:ident$( = $display:literal)?;) => {
         $(#[$attr])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         $vis struct $name;
 
         // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr`

@@ -71,7 +71,7 @@ impl Map for Lfht {
     }
 
     #[inline(always)]
-    fn get(&self, key: u64) -> Option<u64> {
+    fn get(&self, &key: &u64) -> Option<u64> {
         let mut value = 0;
         // SAFETY: the thread is registered.
         let found =
@@ -88,7 +88,7 @@ impl Map for Lfht {
     }
 
     #[inline(always)]
-    fn remove(&self, key: u64) {
+    fn remove(&self, &key: &u64) {
         // SAFETY: as above.
         unsafe { ffi::lab_lfht_remove(self.map.as_ptr(), self.hasher.hash_one(key), key) };
     }

@@ -1,5 +1,6 @@
 //! Concurrent hash maps, each as its documentation recommends, with the same hasher, that of hashbrown.
 
+use std::hash::Hash;
 use std::sync::{PoisonError, RwLock};
 
 use stillpoint::rcu;
@@ -13,9 +14,34 @@ pub(super) type Hasher = hashbrown::DefaultHashBuilder;
 /// Name of liburcu's hash table in the report.
 pub const CDS_LFHT: &str = "cds_lfht";
 
-/// A map from numbers to numbers. The default is empty, and grows, except for `cds_lfht`: see
-/// [`bench::map`](crate::bench::map).
-pub trait Map: Send + Sync + Default + 'static {
+/// A key with a number.
+pub trait Key: Hash + Eq + Clone + Default + Send + Sync + 'static {
+    /// Name in the report.
+    const NAME: &'static str;
+
+    /// Returns the key with a number. Neighbours are not neighbours in any table.
+    fn with_number(number: usize) -> Self;
+}
+
+impl Key for u64 {
+    const NAME: &'static str = "u64";
+
+    #[inline(always)]
+    fn with_number(number: usize) -> Self {
+        (number as Self).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+}
+
+impl Key for String {
+    const NAME: &'static str = "String";
+
+    fn with_number(number: usize) -> Self {
+        format!("session {:016x}", u64::with_number(number))
+    }
+}
+
+/// A map to numbers. The default is empty, and grows, except for `cds_lfht`: see [`bench::map`](crate::bench::map).
+pub trait Map<K = u64>: Send + Sync + Default + 'static {
     /// Name in the report.
     const NAME: &'static str;
 
@@ -27,125 +53,125 @@ pub trait Map: Send + Sync + Default + 'static {
         Self::default()
     }
 
-    fn get(&self, key: u64) -> Option<u64>;
+    fn get(&self, key: &K) -> Option<u64>;
 
-    fn insert(&self, key: u64, value: u64);
+    fn insert(&self, key: K, value: u64);
 
-    fn remove(&self, key: u64);
+    fn remove(&self, key: &K);
 }
 
 /// The library's.
 #[derive(Debug, Default)]
-pub struct Stillpoint(stillpoint_collections::HashMap<u64, u64, Hasher>);
+pub struct Stillpoint<K: Key = u64>(stillpoint_collections::HashMap<K, u64, Hasher>);
 
-impl Map for Stillpoint {
+impl<K: Key> Map<K> for Stillpoint<K> {
     const NAME: &'static str = harness::report::OURS;
 
     #[inline(always)]
-    fn get(&self, key: u64) -> Option<u64> {
-        self.0.get(&key, &rcu::enter()).copied()
+    fn get(&self, key: &K) -> Option<u64> {
+        self.0.get(key, &rcu::enter()).copied()
     }
 
     #[inline(always)]
-    fn insert(&self, key: u64, value: u64) {
+    fn insert(&self, key: K, value: u64) {
         self.0.insert(key, value, &rcu::enter());
     }
 
     #[inline(always)]
-    fn remove(&self, key: u64) {
-        self.0.remove(&key, &rcu::enter());
+    fn remove(&self, key: &K) {
+        self.0.remove(key, &rcu::enter());
     }
 }
 
 /// papaya, pinned for each operation, as the others are.
 #[derive(Debug, Default)]
-pub struct Papaya(papaya::HashMap<u64, u64, Hasher>);
+pub struct Papaya<K: Key = u64>(papaya::HashMap<K, u64, Hasher>);
 
-impl Map for Papaya {
+impl<K: Key> Map<K> for Papaya<K> {
     const NAME: &'static str = "papaya";
 
     #[inline(always)]
-    fn get(&self, key: u64) -> Option<u64> {
-        self.0.pin().get(&key).copied()
+    fn get(&self, key: &K) -> Option<u64> {
+        self.0.pin().get(key).copied()
     }
 
     #[inline(always)]
-    fn insert(&self, key: u64, value: u64) {
+    fn insert(&self, key: K, value: u64) {
         self.0.pin().insert(key, value);
     }
 
     #[inline(always)]
-    fn remove(&self, key: u64) {
-        self.0.pin().remove(&key);
+    fn remove(&self, key: &K) {
+        self.0.pin().remove(key);
     }
 }
 
 /// dashmap.
 #[derive(Debug, Default)]
-pub struct Dashmap(dashmap::DashMap<u64, u64, Hasher>);
+pub struct Dashmap<K: Key = u64>(dashmap::DashMap<K, u64, Hasher>);
 
-impl Map for Dashmap {
+impl<K: Key> Map<K> for Dashmap<K> {
     const NAME: &'static str = "dashmap";
 
     #[inline(always)]
-    fn get(&self, key: u64) -> Option<u64> {
-        self.0.get(&key).map(|entry| *entry)
+    fn get(&self, key: &K) -> Option<u64> {
+        self.0.get(key).map(|entry| *entry)
     }
 
     #[inline(always)]
-    fn insert(&self, key: u64, value: u64) {
+    fn insert(&self, key: K, value: u64) {
         self.0.insert(key, value);
     }
 
     #[inline(always)]
-    fn remove(&self, key: u64) {
-        self.0.remove(&key);
+    fn remove(&self, key: &K) {
+        self.0.remove(key);
     }
 }
 
 /// scc. Its documentation recommends `read_sync` for reads.
 #[derive(Debug, Default)]
-pub struct Scc(scc::HashMap<u64, u64, Hasher>);
+pub struct Scc<K: Key = u64>(scc::HashMap<K, u64, Hasher>);
 
-impl Map for Scc {
+impl<K: Key> Map<K> for Scc<K> {
     const NAME: &'static str = "scc";
 
     #[inline(always)]
-    fn get(&self, key: u64) -> Option<u64> {
-        self.0.read_sync(&key, |_, value| *value)
+    fn get(&self, key: &K) -> Option<u64> {
+        self.0.read_sync(key, |_, value| *value)
     }
 
     #[inline(always)]
-    fn insert(&self, key: u64, value: u64) {
+    fn insert(&self, key: K, value: u64) {
         self.0.upsert_sync(key, value);
     }
 
     #[inline(always)]
-    fn remove(&self, key: u64) {
-        self.0.remove_sync(&key);
+    fn remove(&self, key: &K) {
+        self.0.remove_sync(key);
     }
 }
 
 /// A map behind a lock of the standard library.
 #[derive(Debug, Default)]
-pub struct Locked(RwLock<hashbrown::HashMap<u64, u64, Hasher>>);
+pub struct Locked<K: Key = u64>(RwLock<hashbrown::HashMap<K, u64, Hasher>>);
 
-impl Map for Locked {
+impl<K: Key> Map<K> for Locked<K> {
     const NAME: &'static str = "rwlock-hashbrown";
 
     #[inline(always)]
-    fn get(&self, key: u64) -> Option<u64> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
+    fn get(&self, key: &K) -> Option<u64> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 
     #[inline(always)]
-    fn insert(&self, key: u64, value: u64) {
+    fn insert(&self, key: K, value: u64) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key, value);
     }
 
     #[inline(always)]
-    fn remove(&self, key: u64) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    fn remove(&self, key: &K) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 
@@ -153,24 +179,29 @@ impl Map for Locked {
 mod tests {
     use super::*;
 
-    fn check<M: Map>() {
+    fn check<K: Key, M: Map<K>>() {
         let _thread = M::register();
-        let map = M::default();
-        map.insert(1, 2);
-        map.insert(1, 3);
-        assert_eq!((map.get(1), map.get(2)), (Some(3), None), "{}", M::NAME);
-        map.remove(1);
-        assert_eq!(map.get(1), None, "{}", M::NAME);
+        let (map, key) = (M::default(), K::with_number);
+        map.insert(key(1), 2);
+        map.insert(key(1), 3);
+        assert_eq!((map.get(&key(1)), map.get(&key(2))), (Some(3), None), "{}", M::NAME);
+        map.remove(&key(1));
+        assert_eq!(map.get(&key(1)), None, "{}", M::NAME);
+    }
+
+    fn check_all<K: Key>() {
+        check::<K, Stillpoint<K>>();
+        check::<K, Papaya<K>>();
+        check::<K, Dashmap<K>>();
+        check::<K, Scc<K>>();
+        check::<K, Locked<K>>();
     }
 
     #[test]
     fn maps_store_numbers() {
-        check::<Stillpoint>();
-        check::<Papaya>();
-        check::<Dashmap>();
-        check::<Scc>();
-        check::<Locked>();
+        check_all::<u64>();
+        check_all::<String>();
         #[cfg(feature = "liburcu")]
-        check::<Lfht>();
+        check::<u64, Lfht>();
     }
 }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::load::key;
-use crate::peers::maps::Map;
+use crate::peers::maps::{Key as _, Map};
 use harness::buckets::histogram;
 use harness::controls::Controls;
 use harness::{crew, pin};
@@ -20,16 +19,16 @@ const COME: usize = 15 * STAY;
 pub(super) fn run<M: Map>(resizes: bool, slice: Duration) -> anyhow::Result<f64> {
     let (map, controls, cpus) = (M::default(), Controls::default(), pin::allowed()?);
     let _thread = M::register();
-    (0..STAY).for_each(|number| map.insert(key(number), 0));
+    (0..STAY).for_each(|number| map.insert(u64::with_number(number), 0));
     let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
     controls.scope(|scope| {
         let writer = crew::spawn(scope, || {
             let (pinned, _thread) = (pin::to(last), M::register());
             while !controls.background_must_stop() {
                 let numbers = if resizes { STAY..STAY + COME } else { 0..STAY };
-                numbers.clone().for_each(|number| map.insert(key(number), 1));
+                numbers.clone().for_each(|number| map.insert(u64::with_number(number), 1));
                 if resizes {
-                    numbers.for_each(|number| map.remove(key(number)));
+                    numbers.for_each(|number| map.remove(&u64::with_number(number)));
                 }
             }
             pinned
@@ -40,9 +39,9 @@ pub(super) fn run<M: Map>(resizes: bool, slice: Duration) -> anyhow::Result<f64>
             let (mut rng, mut times) = (Rng::with_seed(0), histogram());
             let begin = Instant::now();
             while begin.elapsed() < slice {
-                let key = key(rng.usize(..STAY));
+                let key = u64::with_number(rng.usize(..STAY));
                 let begin = Instant::now();
-                black_box(map.get(key));
+                black_box(map.get(&key));
                 times.saturating_record(begin.elapsed().as_nanos() as u64);
             }
             Ok(times.value_at_quantile(0.999) as f64)

@@ -9,7 +9,7 @@ use std::{iter, thread};
 use fastrand::Rng;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::peers::maps::Map;
+use crate::peers::maps::{Key as _, Map};
 use harness::controls::{Controls, join_all};
 use harness::{Config, crew, pin};
 
@@ -63,11 +63,6 @@ impl<M> Default for Maps<M> {
     }
 }
 
-/// Returns the key with a number. Neighbours are not neighbours in any table.
-pub(super) fn key(number: usize) -> u64 {
-    (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-}
-
 /// Numbers with the Zipf distribution of `universe` keys.
 fn zipf(universe: usize) -> Box<[u32]> {
     let mut sum = 0.0;
@@ -95,12 +90,12 @@ pub(super) fn run<M: Map>(maps: &mut Maps<M>, cell: Cell, slice: Duration) -> an
         let _thread = M::register();
         let map = M::for_entries(cell.size);
         let step = cell.universe() / cell.size;
-        (0..cell.universe()).step_by(step).for_each(|number| map.insert(key(number), number as u64));
+        (0..cell.universe()).step_by(step).for_each(|number| map.insert(u64::with_number(number), number as u64));
         if cell.reads < 100 {
             // For a while: a table that the numbers fill exactly would be resized during a measurement.
             let more = || (1..cell.universe()).step_by(16);
-            more().for_each(|number| map.insert(key(number), number as u64));
-            more().for_each(|number| map.remove(key(number)));
+            more().for_each(|number| map.insert(u64::with_number(number), number as u64));
+            more().for_each(|number| map.remove(&u64::with_number(number)));
         }
         map
     });
@@ -150,21 +145,21 @@ fn batch<M: Map>(map: &M, cell: Cell, zipf: Option<&[u32]>, rng: &mut Rng) -> u6
             }
             None => random as usize & (cell.universe() - 1),
         };
-        let key = key(number);
+        let key = u64::with_number(number);
         // 0 to 199: halves of a percent.
         let draw = (((random >> 40) * 200) >> 24) as u32;
         if draw < 2 * cell.reads {
-            sum = sum.wrapping_add(map.get(key).unwrap_or(0));
+            sum = sum.wrapping_add(map.get(&key).unwrap_or(0));
         } else if draw.is_multiple_of(2) {
             map.insert(key, random);
         } else {
-            map.remove(key);
+            map.remove(&key);
         }
     }
     sum
 }
 
-fn process_cpu_time() -> Duration {
+pub(super) fn process_cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     // The clock starts at zero with the process, so neither part is negative.
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)

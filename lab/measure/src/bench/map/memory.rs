@@ -1,8 +1,7 @@
 //! The memory of maps.
 
 use super::LARGE;
-use super::load::key;
-use crate::peers::maps::Map;
+use crate::peers::maps::{Key as _, Map};
 
 /// Returns the bytes of an entry: the mean of maps of several sizes; not a number without glibc.
 pub(super) fn bytes<M: Map>() -> f64 {
@@ -11,7 +10,7 @@ pub(super) fn bytes<M: Map>() -> f64 {
         let (entries, before) = (LARGE / 2 * (SIZES + eighth) / SIZES, allocated());
         let _thread = M::register();
         let map = M::default();
-        (0..entries).for_each(|number| map.insert(key(number), 0));
+        (0..entries).for_each(|number| map.insert(u64::with_number(number), 0));
         // What waits for a grace period does not belong to the map.
         stillpoint::Domain::barrier(&stillpoint::rcu::Global);
         (allocated() - before) / entries as f64

@@ -9,10 +9,13 @@
 //! - `bytes`: memory of an entry, allocated or mapped, after keys were inserted one by one: the mean of eight
 //!   sizes between two powers of two.
 //!
-//! Keys and values are 8 bytes. All maps have the same hasher. `cds_lfht` has a fixed number of buckets, one for each
+//! - `churn_ns`, `churn_wall_ns`, `churn_peak_bytes`: a table whose entries come and go (see [`churn`]).
+//!
+//! Keys and values are 8 bytes, but for the `String` keys of a churn. All maps have the same hasher. `cds_lfht` has a fixed number of buckets, one for each
 //! entry. It is not among the maps that grow: filled by one thread without a pause, as here, a table of liburcu 0.13 that
 //! resizes itself as in liburcu's examples may stop growing.
 
+pub mod churn;
 mod latency;
 mod load;
 mod memory;
@@ -68,6 +71,11 @@ fn cells(quick: bool) -> Vec<Cell> {
 
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
+    if budget.cells == Some("churn") {
+        let mut recorder = Recorder::new("map");
+        churn::measure(budget.quick_instead_of(180.0, 30.0), &mut recorder)?;
+        return Ok(Report::new(&recorder, Vec::new()));
+    }
     let mut systems = [
         system::<Stillpoint>(),
         system::<Papaya>(),

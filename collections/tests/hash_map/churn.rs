@@ -1,0 +1,121 @@
+//! Entries whose memory the map uses again: those of types that only own memory.
+
+use std::sync::Barrier;
+use std::thread;
+
+use crate::hashers::Masked;
+use stillpoint::rcu::DeferOptions;
+use stillpoint::{Domain as _, qsbr, rcu, srcu};
+use stillpoint_collections::HashMap;
+use support::deadline::deadline;
+
+/// More than a map keeps of one stripe, several times.
+const ROUNDS: u64 = if cfg!(miri) { 200 } else { 2000 };
+
+/// All keys are in one stripe, so that the first batch is soon full.
+/// Refutes: batch-without-grace-period
+#[test]
+fn removed_entry_stays_as_it_was_while_its_reader_is_inside() {
+    let map = HashMap::with_hasher(Masked(!0xFFF));
+    let outside = Barrier::new(2);
+    thread::scope(|scope| {
+        let guard = rcu::enter();
+        map.insert(0, "the first".to_owned(), &guard);
+        let first = map.get(&0, &guard);
+        scope.spawn(|| {
+            map.remove(&0, &rcu::enter());
+            for key in 1..ROUNDS {
+                map.insert(key, "another".to_owned(), &rcu::enter());
+                map.remove(&key, &rcu::enter());
+            }
+            outside.wait();
+        });
+        outside.wait();
+        assert_eq!(first.map(String::as_str), Some("the first"));
+    });
+}
+
+#[test]
+fn entries_come_and_go_in_domains_of_all_kinds() {
+    fn churn<'g, D: stillpoint::Domain>(map: &'g HashMap<u64, String, Masked, D>, section: &'g D::Section) {
+        for key in 0..ROUNDS {
+            assert_eq!(map.insert(key, key.to_string(), section), None);
+            assert_eq!(map.insert(key, key.to_string(), section), Some(&key.to_string()));
+            if let Some(old) = key.checked_sub(40) {
+                assert_eq!(map.remove(&old, section), Some(&old.to_string()));
+            }
+        }
+        map.shrink_to_fit(section);
+        assert_eq!(map.len(), 40);
+    }
+    let _running = deadline();
+    for _ in 0..3 {
+        churn(&HashMap::with_hasher_in(Masked(u64::MAX), rcu::Global), &rcu::enter());
+        churn(&HashMap::with_hasher_in(Masked(u64::MAX), qsbr::Global), &qsbr::register());
+        let domain = srcu::Domain::new();
+        churn(&HashMap::with_hasher_in(Masked(u64::MAX), domain.clone()), &domain.enter());
+        domain.barrier();
+    }
+}
+
+#[test]
+fn map_is_dropped_before_its_batches() {
+    let map = HashMap::with_hasher(Masked(!0xFFF));
+    let guard = rcu::enter();
+    for key in 0..ROUNDS {
+        map.insert(key, vec![key], &guard);
+        map.remove(&key, &guard);
+    }
+    drop(map);
+    drop(guard);
+    rcu::barrier();
+}
+
+#[test]
+fn threads_that_take_each_others_memory_find_their_own_entries() {
+    let _running = deadline();
+    let map = HashMap::with_hasher(Masked(!0xFFF));
+    thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let map = &map;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let (key, value) = (round << 2 | thread, format!("{thread} {round}"));
+                    map.insert(key, value.clone(), &rcu::enter());
+                    assert_eq!(map.get(&key, &rcu::enter()), Some(&value));
+                    assert_eq!(map.remove(&key, &rcu::enter()), Some(&value));
+                }
+            });
+        }
+    });
+    assert!(map.is_empty());
+}
+
+#[test]
+fn destructors_run_in_the_retiring_thread_if_the_options_allow_it() {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    static OWN: AtomicU64 = AtomicU64::new(0);
+    static OTHER: AtomicU64 = AtomicU64::new(0);
+    stillpoint::domain! { struct Own; }
+
+    struct Dropped(thread::ThreadId);
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            let count = if thread::current().id() == self.0 { &OWN } else { &OTHER };
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    let _running = deadline();
+    let options = DeferOptions::new().run_on_retiring_thread();
+    let map = HashMap::new_in(Own).with_defer_options(options);
+    let mut key = 0_u64;
+    while OWN.load(Relaxed) == 0 {
+        key += 1;
+        map.insert(key, Dropped(thread::current().id()), &Own::enter());
+        map.remove(&key, &Own::enter());
+    }
+    Own.barrier();
+    assert_eq!(OWN.load(Relaxed) + OTHER.load(Relaxed), key);
+}

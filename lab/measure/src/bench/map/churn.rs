@@ -1,0 +1,147 @@
+//! A table whose entries come and go, as those of sessions, connections, or a cache: what a step costs, and how much
+//! memory the table takes.
+//!
+//! Each thread has its own keys, and a share of the entries. A step inserts a key, gets some that are there, and removes
+//! the one that was inserted longest ago. The keys exist before; an insertion of a `String` clones it.
+//!
+//! Each measurement has a worker of its own (see [`harness::worker`]), because the kernel counts the peak memory of a
+//! process for all of its life.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use super::load::process_cpu_time;
+use crate::peers::maps::{Dashmap, Key, Locked, Map, Papaya, Scc, Stillpoint};
+use harness::controls::{Controls, join_all};
+use harness::worker::{Remote, Worker};
+use harness::{Budget, Config, Metric, Plan, Recorder, System, crew, memory, pin};
+
+/// CPU time of a step, and the time between two steps, whichever threads make them.
+const STEP: Metric = Metric::nanoseconds("churn_ns");
+const WALL: Metric = Metric::nanoseconds("churn_wall_ns");
+/// The most memory that the map took.
+const PEAK: Metric = Metric::bytes("churn_peak_bytes");
+
+/// Steps between two looks at the stop flag.
+const BATCH: usize = 16;
+/// Entries of the map.
+const ENTRIES: usize = 1 << 16;
+
+const THREADS: [usize; 3] = [1, 2, 16];
+/// Gets of a step.
+const GETS: [usize; 2] = [0, 8];
+
+/// A request to a worker: one for each process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Load {
+    keys: String,
+    gets: usize,
+    threads: usize,
+    time: Duration,
+}
+
+/// Nanoseconds of CPU time of a step, and between two steps; the most bytes.
+type Answer = [f64; 3];
+
+const fn remote<S: Map<String>, N: Map>() -> Remote<Load, Answer> {
+    Remote { system: S::NAME, name: S::NAME, backend: None, measure: Ok(measure_in_worker::<S, N>) }
+}
+
+/// All systems of this build.
+pub const REMOTES: &[Remote<Load, Answer>] = &[
+    remote::<Stillpoint<String>, Stillpoint>(),
+    remote::<Papaya<String>, Papaya>(),
+    remote::<Dashmap<String>, Dashmap>(),
+    remote::<Scc<String>, Scc>(),
+    remote::<Locked<String>, Locked>(),
+];
+
+/// Records cost and memory of the steps.
+pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
+    let mut systems: Vec<_> =
+        REMOTES.iter().map(|remote| System { name: remote.system, measure: remote.name }).collect();
+    let mut cells = Vec::new();
+    let (gets, threads): (&[usize], &[usize]) = if budget.quick { (&[0], &[1, 2]) } else { (&GETS, &THREADS) };
+    for keys in [u64::NAME, String::NAME] {
+        for &gets in gets {
+            cells.extend(threads.iter().map(|&threads| (keys, gets, threads)));
+        }
+    }
+    let slice_ms = 250;
+    let ms = budget.split(cells.len() * systems.len(), slice_ms).1.as_millis() as u64;
+    Plan::new(budget, slice_ms, &cells, &mut systems, [&STEP, &WALL, &PEAK]).run(
+        recorder,
+        |&(keys, gets, threads), _| {
+            Some(Config::new([
+                ("keys", keys.into()),
+                ("gets", gets.into()),
+                ("threads", threads.into()),
+                ("size", ENTRIES.into()),
+                ("ms", ms.into()),
+            ]))
+        },
+        |&(keys, gets, threads), system, time| {
+            let mut worker = Worker::start(&["churn", system.measure], None)?;
+            worker.measure(&Load { keys: keys.to_owned(), gets, threads, time })
+        },
+    )
+}
+
+fn measure_in_worker<S: Map<String>, N: Map>(load: Load) -> anyhow::Result<Answer> {
+    if load.keys == u64::NAME { run::<u64, N>(&load) } else { run::<String, S>(&load) }
+}
+
+fn run<K: Key, M: Map<K>>(load: &Load) -> anyhow::Result<Answer> {
+    let (controls, cpus, share) = (Controls::default(), pin::allowed()?, ENTRIES / load.threads);
+    // Twice as many as there are at a time.
+    let keys: Vec<K> = (0..2 * ENTRIES).map(K::with_number).collect();
+    let resident = || memory::resident().context("the kernel does not say how much memory is resident");
+    let (before, map) = (resident()?, M::default());
+    controls.scope(|scope| {
+        let mut threads = Vec::new();
+        for (keys, &cpu) in keys.chunks(2 * share).zip(cpus.iter().cycle()) {
+            let (map, controls, allowed) = (&map, &controls, cpus.len());
+            threads.push(crew::spawn(scope, move || {
+                let pinned = if load.threads <= allowed { pin::to(cpu) } else { Ok(()) };
+                let _thread = M::register();
+                keys[..share].iter().for_each(|key| map.insert(key.clone(), 0));
+                let mut rng = Rng::with_seed(cpu as u64);
+                controls.begin();
+                let (mut at, mut steps) = (share, 0_u64);
+                while !controls.must_stop() {
+                    for _ in 0..BATCH {
+                        black_box(step(map, keys, at, load.gets, &mut rng));
+                        at = (at + 1) % keys.len();
+                    }
+                    steps += BATCH as u64;
+                }
+                pinned.map(|()| steps)
+            })?);
+        }
+        controls.ready.wait_for(load.threads);
+        let (cpu, begin) = (process_cpu_time(), Instant::now());
+        controls.start.open();
+        thread::sleep(load.time);
+        controls.stop();
+        let steps = join_all(threads)?.into_iter().sum::<anyhow::Result<u64>>()? as f64;
+        let [cpu, wall] = [process_cpu_time() - cpu, begin.elapsed()].map(|time| time.as_nanos() as f64 / steps);
+        let peak = memory::status("VmHWM").context("the kernel does not say how much memory was resident")?;
+        Ok([cpu, wall, peak.saturating_sub(before) as f64])
+    })
+}
+
+/// Inserts the key at a place, and removes the one that was inserted as many steps ago as there are entries.
+#[inline(always)]
+fn step<K: Key, M: Map<K>>(map: &M, keys: &[K], at: usize, gets: usize, rng: &mut Rng) -> u64 {
+    let share = keys.len() / 2;
+    let there = |ago: usize| &keys[(at + keys.len() - ago) % keys.len()];
+    map.insert(keys[at].clone(), at as u64);
+    let sum = (0..gets).map(|_| map.get(there(rng.usize(..share))).unwrap_or(0)).sum();
+    map.remove(there(share));
+    sum
+}
