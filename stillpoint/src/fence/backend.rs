@@ -5,10 +5,10 @@ use core::sync::atomic::{AtomicU8, Ordering::*};
 use std::sync::OnceLock;
 
 use super::reason::BackendReason;
-use super::{SHARED, membarrier, signal};
+use super::{SHARED, signal};
 use crate::sync::{ForkSafe, Requested};
 use crate::sys::fork::{ForkHook, register_for_fork};
-use crate::sys::init_array;
+use crate::sys::{heavy_fence, init_array};
 
 /// How the two sides of the fence are made. See the [module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -151,9 +151,9 @@ fn init_with(requested: impl FnOnce() -> Requested<Backend>) -> &'static Report 
 
 fn select(requested: Requested<Backend>) -> (Backend, BackendReason) {
     match requested {
-        Requested::Nothing | Requested::Value(Backend::Membarrier) => match membarrier::register() {
-            Ok(()) => (Backend::Membarrier, BackendReason::MembarrierWorks),
-            Err(reason) => (Backend::SeqCst, reason),
+        Requested::Nothing | Requested::Value(Backend::Membarrier) => match heavy_fence::register() {
+            Ok(()) => (Backend::Membarrier, BackendReason::Works),
+            Err(reason) => (Backend::SeqCst, BackendReason::Unavailable(reason)),
         },
         Requested::Value(Backend::Signal) => match signal::install() {
             Ok(signal) => (Backend::Signal, BackendReason::SignalFree(signal)),
@@ -177,7 +177,7 @@ pub unsafe fn in_child() {
         Some(report) if report.backend == Backend::Membarrier => {
             // The kernel copies the registration before memory, and another thread may have made the choice in between.
             // If this returns an error, the next fence panics.
-            let _ = membarrier::register();
+            let _ = heavy_fence::register();
         }
         Some(_) => {}
         None => {

@@ -91,16 +91,17 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 use crossbeam_utils::CachePadded;
 
 pub(crate) mod backend;
-mod membarrier;
 mod reason;
 mod shared_fence;
-#[cfg_attr(not(feature = "signal-fence"), path = "no_signal.rs")]
+#[cfg_attr(any(stillpoint_portable, not(feature = "signal-fence")), path = "no_signal.rs")]
 mod signal;
-#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+#[cfg(all(test, target_arch = "x86_64", not(any(miri, stillpoint_portable))))]
 mod tests;
 
 pub use backend::{Backend, BackendAlreadySet, Report, backend, init, report, set_backend};
 use shared_fence::SharedFence;
+
+use crate::sys::heavy_fence;
 
 /// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.
 ///
@@ -166,7 +167,7 @@ static SHARED: CachePadded<SharedFence> = CachePadded::new(SharedFence::new());
 /// If the kernel denies `membarrier`, or the signal, although it allowed it when the backend was chosen.
 pub fn heavy() {
     match backend() {
-        Backend::Membarrier => SHARED.call(membarrier::fence),
+        Backend::Membarrier => SHARED.call(heavy_fence::execute),
         Backend::Signal => SHARED.call(signal::fence),
         Backend::SeqCst => {
             SHARED.count_call();

@@ -42,7 +42,10 @@ const FREE_ONLY: usize = 8;
 const FLAGS: u32 = 4;
 
 /// The most bytes of a callback: the sum over all callbacks that memory has room for does not overflow.
-const MAX_BYTES: usize = 1 << 40;
+const MAX_BYTES: usize = {
+    let (most, room) = (1_u64 << 40, usize::MAX >> FLAGS);
+    if room as u64 > most { most as usize } else { room }
+};
 
 // SAFETY: made of values that are `Send`, or that the caller allows any thread to use.
 unsafe impl Send for Callback {}
