@@ -7,7 +7,7 @@ source ci/versions.sh
 
 # Prints the missing packages. liburcu is a peer of the benches, objcopy prepares it, and jq reads their reports. spin
 # explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers, and
-# counts instructions. The compilers, cmake and pkg-config are for the C and C++ interfaces. strace counts system calls,
+# counts instructions. wine and mingw are for Windows. The compilers, cmake and pkg-config are for the C and C++ interfaces. strace counts system calls,
 # and python3 loads the libraries that take liburcu's place, and has a linker for old C libraries.
 missing() {
     command -v cc >/dev/null || echo gcc
@@ -29,6 +29,8 @@ missing() {
     command -v qemu-aarch64 >/dev/null || echo qemu-user
     command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu
     [[ -f /usr/aarch64-linux-gnu/lib/libc.so.6 ]] || echo libc6-dev-arm64-cross
+    command -v x86_64-w64-mingw32-gcc >/dev/null || echo gcc-mingw-w64-x86-64
+    command -v wine >/dev/null || echo wine wine64
     [[ -f $(cc -print-file-name=liburcu-memb.a 2>/dev/null) ]] || echo liburcu-dev
 }
 
@@ -66,7 +68,8 @@ for component in fmt clippy; do
 done
 
 targets=(x86_64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu
-    x86_64-unknown-freebsd aarch64-apple-darwin)
+    x86_64-unknown-freebsd x86_64-apple-darwin aarch64-apple-darwin aarch64-linux-android i686-unknown-linux-gnu
+    x86_64-pc-windows-gnu powerpc-unknown-linux-gnu)
 has_target() { [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; }
 for target in "${targets[@]}"; do
     has_target "$target" || rustup target add "$target" || echo "rustup could not add $target" >&2
@@ -103,6 +106,6 @@ echo "cargo-public-api $cargo_public_api, ziglang $ziglang"
 sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release
 uname -r
 ldd --version | sed -n 1p
-dpkg-query --show gcc g++ clang cmake binutils jq spin gdb strace python3 valgrind qemu-user gcc-aarch64-linux-gnu \
+dpkg-query --show gcc g++ clang cmake binutils jq spin gdb strace python3 valgrind qemu-user gcc-aarch64-linux-gnu wine64 gcc-mingw-w64-x86-64 \
     libc6-dev-arm64-cross liburcu-dev 2>/dev/null || true
 exit "$failed"

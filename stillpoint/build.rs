@@ -1,4 +1,4 @@
-//! Finds out whether the compiler knows what the library uses where it can.
+//! Finds out whether the compiler knows what the library uses where it can, and whether the system is 64-bit Linux.
 
 use std::env;
 use std::process::Command;
@@ -9,6 +9,11 @@ fn main() {
     // Labels as operands of `asm!`.
     if minor_version().is_some_and(|minor| minor >= 87) {
         println!("cargo::rustc-cfg=asm_goto");
+    }
+    // Elsewhere, or as `--cfg stillpoint_portable` asks.
+    let is = |name, value| env::var(name).is_ok_and(|found| found == value);
+    if !(is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")) {
+        println!("cargo::rustc-cfg=stillpoint_portable");
     }
 }
 

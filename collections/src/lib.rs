@@ -23,6 +23,9 @@
 #[cfg(not(loom))]
 mod bucket;
 #[cfg(not(loom))]
+#[cfg_attr(any(stillpoint_portable, not(target_os = "linux")), path = "portable_clock.rs")]
+mod clock;
+#[cfg(not(loom))]
 mod exclusive;
 #[cfg(not(loom))]
 pub mod hash_map;

@@ -2,15 +2,14 @@
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use core::slice;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+#[cfg_attr(any(stillpoint_portable, not(target_os = "linux")), path = "memory/not_mapped.rs")]
+mod mapped;
 
-/// Memory from this size on is mapped, and aligned for huge pages of this size: without them, most lookups in a large
-/// table wait for the address translation too.
-const HUGE: usize = 2 << 20;
+use mapped::{LARGE, map, unmap};
 
 /// A slice that begins as zeros. Dropping it drops no items.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ impl<T> Zeroed<T> {
             // SAFETY: there is at least one item, and it has a size.
             unsafe { alloc_zeroed(layout) }
         } else {
-            map(layout.size()).unwrap_or(ptr::null_mut())
+            map(layout.size())
         };
         let items = NonNull::new(memory.cast()).ok_or(NoMemory(Some(layout)))?;
         Ok(Self { items, len })
@@ -48,7 +47,7 @@ impl<T> Zeroed<T> {
 
     /// Returns whether the memory is mapped. Miri cannot do that.
     fn is_mapped(layout: Layout) -> bool {
-        layout.size() >= HUGE && !cfg!(miri)
+        layout.size() >= LARGE && !cfg!(miri)
     }
 
     /// Returns `None` for more than the address space.
@@ -101,29 +100,6 @@ impl fmt::Display for NoMemory {
     }
 }
 
-/// Maps `size` bytes, a multiple of a huge page, at such an address.
-fn map(size: usize) -> rustix::io::Result<*mut u8> {
-    debug_assert!(size % HUGE == 0);
-    // SAFETY: new mappings, of which the ends are given back.
-    unsafe {
-        let all = mmap_anonymous(
-            ptr::null_mut(),
-            size + HUGE,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
-        )?;
-        let before = all.addr().next_multiple_of(HUGE) - all.addr();
-        let start = all.byte_add(before);
-        if before > 0 {
-            munmap(all, before)?;
-        }
-        munmap(start.byte_add(size), HUGE - before)?;
-        // Without huge pages, it is slower.
-        let _ = madvise(start, size, Advice::LinuxHugepage);
-        Ok(start.cast())
-    }
-}
-
 impl<T> Deref for Zeroed<T> {
     type Target = [T];
 
@@ -149,7 +125,7 @@ impl<T> Drop for Zeroed<T> {
             if !Self::is_mapped(layout) {
                 dealloc(self.items.as_ptr().cast(), layout);
             } else {
-                let _ = munmap(self.items.as_ptr().cast(), layout.size());
+                unmap(self.items.as_ptr().cast(), layout.size());
             }
         }
     }
@@ -159,6 +135,8 @@ impl<T> Drop for Zeroed<T> {
 mod tests {
     use super::*;
 
+    const HUGE: usize = 2 << 20;
+
     #[test]
     #[cfg_attr(miri, ignore = "it takes minutes")]
     fn memory_is_zero_and_aligned() {
@@ -166,7 +144,7 @@ mod tests {
             // SAFETY: zeros are a number.
             let mut numbers = unsafe { Zeroed::<u64>::new(len) }.expect("memory");
             assert_eq!((numbers.len(), numbers.iter().sum::<u64>()), (len, 0));
-            assert!(len * 8 < HUGE || numbers.as_ptr().addr() % HUGE == 0);
+            assert!(len * 8 < LARGE || numbers.as_ptr().addr() % HUGE == 0);
             numbers[len - 1] = 1;
         }
     }

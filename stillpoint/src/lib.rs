@@ -1,6 +1,6 @@
 #![cfg_attr(loom, allow(missing_docs, dead_code))]
 
-//! Scalable synchronization for Linux user space.
+//! Scalable synchronization, made for Linux user space.
 //!
 //! For programs in which many threads read and few write. Readers pay next to nothing: instead of a fence in each read,
 //! a writer makes all running threads execute one, by `membarrier(2)`. Per-CPU data uses restartable sequences
@@ -60,67 +60,74 @@
 //!
 //! # Platforms
 //!
-//! 64-bit Linux, with glibc 2.17 or later or musl, and Rust 1.85 or later. Each kernel feature has a fallback:
+//! Every target of the standard library that has atomics of 64 bits, and Rust 1.85 or later. The library is made for
+//! 64-bit Linux, with glibc 2.17 or later or musl. There, each kernel feature has a fallback:
 //!
 //! | feature | since | without it |
 //! |---|---|---|
 //! | `membarrier`, `PRIVATE_EXPEDITED` | Linux 4.14 | readers execute a fence: see [`fence::report`] |
 //! | `rseq` | Linux 4.18, registered by glibc 2.35 or by this crate | [`percpu`] uses atomic instructions |
 //!
-//! A shared library that contains this crate stays mapped until the process ends: `dlclose(3)` returns, but unmaps
+//! On other systems there is no rseq, and threads wait in queues of `parking_lot_core`. Windows for x86 has a
+//! process-wide fence (`FlushProcessWriteBuffers`); elsewhere readers execute full fences. The child of a `fork` may
+//! only `exec` or `_exit` there, signal handlers may not use the library, a global allocator may use [`percpu`] only, and
+//! a shared library that contains this crate must not be unloaded.
+//!
+//! On Linux, a shared library that contains this crate stays mapped until the process ends: `dlclose(3)` returns, but unmaps
 //! nothing (`RTLD_NODELETE`). Threads that used the crate run its code when they exit, an idle worker sleeps in it, and
 //! the kernel may still read the descriptor of an rseq critical section.
 
 // A part that is left out leaves what only it uses.
 #![cfg_attr(not(all(feature = "lock", feature = "percpu", feature = "srcu")), allow(dead_code, unused_imports))]
 
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-compile_error!("stillpoint runs on 64-bit Linux only: it is built on membarrier(2), futex(2) and rseq(2)");
+#[cfg(not(target_has_atomic = "64"))]
+compile_error!("stillpoint needs atomics of 64 bits, which this target lacks");
 
-// Nothing else there: the compiler would report each call that only Linux has.
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+// Nothing else there: the compiler would report each use of them.
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 pub mod arc;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 mod domain;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 pub mod fence;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 mod grace_period;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", any(doc, doctest)))]
+#[cfg(all(target_has_atomic = "64", any(doc, doctest)))]
 pub mod guide;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 mod hazard;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "lock"))]
+#[cfg(all(target_has_atomic = "64", feature = "lock"))]
 pub mod lock;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "metrics", not(loom)))]
+#[cfg(all(target_has_atomic = "64", feature = "metrics", not(loom)))]
 pub mod metrics;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "percpu", not(loom)))]
+#[cfg(all(target_has_atomic = "64", feature = "percpu", not(loom)))]
 pub mod percpu;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(feature = "percpu"), not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(feature = "percpu"), not(loom)))]
 #[cfg(any(feature = "lock", feature = "srcu"))]
 mod percpu;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 mod pointer;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 pub mod qsbr;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 pub mod rcu;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 mod readers;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 mod reclaim;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "srcu", not(loom)))]
+#[cfg(all(target_has_atomic = "64", feature = "srcu", not(loom)))]
 pub mod srcu;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(loom, stillpoint_mutants))))]
+#[cfg(all(target_has_atomic = "64", not(any(loom, stillpoint_mutants))))]
 mod sync;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
+#[cfg_attr(stillpoint_portable, path = "sys/portable/mod.rs")]
 mod sys;
 
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 pub use domain::api::{Domain, EnterSection};
 
 /// For the packages in `urcu/`, without a stable interface.
-#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "urcu", not(loom)))]
+#[cfg(all(target_has_atomic = "64", feature = "urcu", not(any(loom, stillpoint_portable))))]
 #[doc(hidden)]
 pub mod urcu {
     pub use crate::fence::backend::in_child as reset_fence_in_child;

@@ -1,6 +1,7 @@
 //! A shared library with this crate stays mapped after `dlclose`: the C library, the kernel and workers still point
 //! into it.
-#![cfg(not(loom))]
+// Elsewhere than on Linux such a library must not be unloaded.
+#![cfg(not(any(loom, stillpoint_portable)))]
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::Barrier;

@@ -17,8 +17,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
-use rustix::time::clock_gettime;
+use crate::clock::{now, sleep_until};
 
 /// In nanoseconds.
 const LEAST: u64 = 1_000_000;
@@ -55,17 +54,6 @@ pub(super) struct Claim<'m> {
     end: u64,
     /// When the last attempt began.
     began: u64,
-}
-
-fn now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// Sleeps until a point in time, or until a signal comes.
-fn sleep_until(time: u64) {
-    let time = Timespec { tv_sec: (time / 1_000_000_000) as _, tv_nsec: (time % 1_000_000_000) as _ };
-    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
 }
 
 impl Precedence {

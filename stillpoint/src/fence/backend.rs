@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 use crossbeam_utils::CachePadded;
 
 use super::reason::BackendReason;
-use super::{membarrier, signal};
+use super::signal;
 use crate::sync::shared_seq::SharedSeq;
 use crate::sync::{ForkSafe, Requested};
 use crate::sys::fork::{ForkHook, register_for_fork};
-use crate::sys::init_array;
+use crate::sys::{heavy_fence, init_array};
 
 /// How the two sides of the fence are made. See the [module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -154,9 +154,9 @@ fn init_with(requested: impl FnOnce() -> Requested<Backend>) -> &'static Report 
 
 fn select(requested: Requested<Backend>) -> (Backend, BackendReason) {
     match requested {
-        Requested::Nothing | Requested::Value(Backend::Membarrier) => match membarrier::register() {
-            Ok(()) => (Backend::Membarrier, BackendReason::MembarrierWorks),
-            Err(reason) => (Backend::SeqCst, reason),
+        Requested::Nothing | Requested::Value(Backend::Membarrier) => match heavy_fence::register() {
+            Ok(()) => (Backend::Membarrier, BackendReason::Works),
+            Err(reason) => (Backend::SeqCst, BackendReason::Unavailable(reason)),
         },
         Requested::Value(Backend::Signal) => match signal::install() {
             Ok(signal) => (Backend::Signal, BackendReason::SignalFree(signal)),
@@ -180,7 +180,7 @@ pub unsafe fn in_child() {
         Some(report) if report.backend == Backend::Membarrier => {
             // The kernel copies the registration before memory, and another thread may have made the choice in between.
             // If this returns an error, the next fence panics.
-            let _ = membarrier::register();
+            let _ = heavy_fence::register();
         }
         Some(_) => {}
         None => {
@@ -228,7 +228,7 @@ pub fn heavy() {
     // Relaxed: statistics. The end of the round that serves the caller is a Release, for `stats`.
     HEAVY.calls.fetch_add(1, Relaxed);
     match backend {
-        Backend::Membarrier => HEAVY.rounds.run_or_wait(membarrier::fence),
+        Backend::Membarrier => HEAVY.rounds.run_or_wait(heavy_fence::execute),
         Backend::Signal => HEAVY.rounds.run_or_wait(signal::fence),
         Backend::SeqCst => fence(SeqCst),
     }

@@ -88,11 +88,10 @@
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
 pub(crate) mod backend;
-mod membarrier;
 mod reason;
-#[cfg_attr(not(feature = "signal-fence"), path = "no_signal.rs")]
+#[cfg_attr(any(stillpoint_portable, not(feature = "signal-fence")), path = "no_signal.rs")]
 mod signal;
-#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+#[cfg(all(test, target_arch = "x86_64", not(any(miri, stillpoint_portable))))]
 mod tests;
 
 pub use backend::{

@@ -337,7 +337,7 @@ mod tests {
             unsafe { libc::syscall(libc::SYS_exit, 0) };
             ptr::null_mut()
         }
-        assert!(crate::sys::thread::spawn(ends, ptr::null_mut()));
+        assert!(crate::sys::thread::spawn(c"ends", ends, ptr::null_mut()));
         while STALE.load(Acquire).is_null() {
             thread::yield_now();
         }

@@ -2,13 +2,11 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::*};
 
-use rustix::io::Errno;
-
 use super::owner::{current_owner, died_in_fork};
 use super::rseq::CpuArea;
 use super::rseq::cpu_number::cpu;
 use crate::sync::step;
-use crate::sys::{self, MembarrierCommand, MembarrierQuery};
+use crate::sys::{self, Errno};
 
 /// The word of an area that stops sections, unless it is 0.
 pub const STOP: usize = 0;
@@ -18,16 +16,11 @@ static AVAILABLE: AtomicU8 = AtomicU8::new(0);
 const YES: u8 = 1;
 const NO: u8 = 2;
 
-/// Returns `true` if sections of other CPUs can be interrupted (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux
-/// 5.10), and a section that the kernel switches to sees the stop. The first call registers the process, which takes
-/// milliseconds if there are several threads.
+/// Returns `true` if sections of other CPUs can be interrupted ([`sys::can_interrupt_sections`]).
 pub fn is_available() -> bool {
     // Relaxed: concurrent callers store the same.
     if AVAILABLE.load(Relaxed) == 0 {
-        let works = sys::has_barrier_in_switch()
-            && sys::membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED_RSEQ)
-            && sys::membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok()
-            && sys::membarrier_rseq(0).is_ok();
+        let works = sys::can_interrupt_sections();
         AVAILABLE.store(if works { YES } else { NO }, Relaxed);
     }
     AVAILABLE.load(Relaxed) == YES
@@ -48,7 +41,7 @@ impl<'a> Stopped<'a> {
         // Relaxed: the system call orders it before the interrupt, and sections that begin after that see it.
         area.plain[STOP].store(current_owner(), Relaxed);
         let stopped = Self(area);
-        step!("not-interrupted", sys::membarrier_rseq(cpu)?);
+        step!("not-interrupted", sys::interrupt_sections(cpu)?);
         Ok(stopped)
     }
 }

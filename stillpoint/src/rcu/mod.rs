@@ -199,7 +199,7 @@ mod pointer;
 pub(crate) mod published_ptr;
 mod reference;
 mod retired;
-#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64", not(miri)))]
 mod tests;
 
 use crate::Domain as _;

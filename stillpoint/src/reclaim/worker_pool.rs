@@ -66,7 +66,7 @@ fn start_worker(first: Task) -> bool {
     // A thread's argument is one word.
     let first = Box::into_raw(Box::new(first));
     // The program's signals are not for this thread: it runs destructors, callbacks and wakers.
-    let started = with_all_blocked(|| thread::spawn(work, first.cast()));
+    let started = with_all_blocked(|| thread::spawn(c"stillpoint-rcu", work, first.cast()));
     if !started {
         // SAFETY: comes from a box, and no thread has it.
         drop(unsafe { Box::from_raw(first) });
@@ -76,7 +76,6 @@ fn start_worker(first: Task) -> bool {
 
 /// The main function of a worker.
 extern "C" fn work(first: *mut c_void) -> *mut c_void {
-    thread::set_name(c"stillpoint-rcu");
     take_nice_of_main();
     // SAFETY: `start_worker` made the pointer of a box, for this thread.
     let first = unsafe { Box::from_raw(first.cast::<Task>()) };
@@ -155,5 +154,6 @@ impl WorkerPool {
     }
 }
 
-#[cfg(test)]
+// These look at `/proc`.
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

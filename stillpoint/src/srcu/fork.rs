@@ -94,7 +94,7 @@ unsafe fn in_child() {
     LIST.release();
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(stillpoint_portable)))]
 mod tests {
     use crate::sys::fork::orders;
     use crate::{arc, fence, lock, percpu, rcu, srcu};

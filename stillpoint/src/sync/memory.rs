@@ -6,9 +6,12 @@
 
 use core::alloc::Layout;
 use core::cell::Cell;
-use core::ptr::{self, NonNull};
+#[cfg(not(stillpoint_portable))]
+use core::ptr;
+use core::ptr::NonNull;
 use std::alloc::{GlobalAlloc, System, alloc_zeroed, dealloc};
 
+#[cfg(not(stillpoint_portable))]
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 thread_local! {
@@ -17,6 +20,7 @@ thread_local! {
 }
 
 /// [`Memory::sparse`] maps memory from this size on.
+#[cfg(not(stillpoint_portable))]
 const MAPPED: usize = 16 << 10;
 
 /// Allocated memory.
@@ -32,6 +36,7 @@ pub struct Memory {
 enum Source {
     Global,
     CLibrary,
+    #[cfg(not(stillpoint_portable))]
     Mapped,
 }
 
@@ -49,6 +54,7 @@ impl Memory {
 
     /// [`zeroed`](Self::zeroed) memory, aligned to a page at most. If it is large, it takes only the pages that are
     /// written to.
+    #[cfg(not(stillpoint_portable))]
     pub fn sparse(layout: Layout) -> Option<Self> {
         // Miri cannot map memory.
         if layout.size() < MAPPED || cfg!(miri) {
@@ -63,6 +69,12 @@ impl Memory {
         // SAFETY: as above. Without the advice, a write may take a huge page.
         let _ = unsafe { madvise(start, size, Advice::LinuxNoHugepage) };
         NonNull::new(start.cast()).map(|start| Self { start, layout, source: Source::Mapped })
+    }
+
+    /// [`zeroed`](Self::zeroed) memory, for as many CPUs as there are.
+    #[cfg(stillpoint_portable)]
+    pub fn sparse(layout: Layout) -> Option<Self> {
+        Self::zeroed(layout)
     }
 
     pub fn start<T>(&self) -> NonNull<T> {
@@ -82,13 +94,14 @@ impl Memory {
                 Source::Global => dealloc(start, self.layout),
                 Source::CLibrary => System.dealloc(start, self.layout),
                 // It cannot fail: the mapping is there, and nothing is split.
+                #[cfg(not(stillpoint_portable))]
                 Source::Mapped => _ = munmap(start.cast(), self.layout.size()),
             }
         }
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(all(test, not(any(miri, stillpoint_portable))))]
 mod tests {
     use std::fs;
 

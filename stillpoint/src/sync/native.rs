@@ -107,11 +107,11 @@ impl Futex32 {
     /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the word differs from `expected`.
     /// Returns `true` if the time is over. May return spuriously.
     pub fn wait(&self, expected: u32, until: Option<u64>) -> bool {
-        sys::futex_wait(self, expected, NonZeroU32::MAX, until)
+        sys::futex_wait(&self.0, expected, NonZeroU32::MAX, until)
     }
 
     /// Wakes at most `count` threads. Returns their number.
     pub fn wake(&self, count: u32) -> usize {
-        sys::futex_wake(self, count, NonZeroU32::MAX)
+        sys::futex_wake(&self.0, count, NonZeroU32::MAX)
     }
 }

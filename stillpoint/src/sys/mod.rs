@@ -1,4 +1,4 @@
-//! System calls and C library calls, behind safe functions. Nothing else in the crate makes any.
+//! System calls and C library calls of 64-bit Linux, behind safe functions. Elsewhere, `portable/` takes its place.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -6,17 +6,18 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 pub use rustix::io::Errno;
-use rustix::thread::futex;
-pub use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
+use rustix::thread::{MembarrierCommand, MembarrierQuery, futex, membarrier, membarrier_query};
 use rustix::time::Timespec;
 
 pub mod fork;
 pub mod fork_lock;
+pub mod heavy_fence;
 pub mod pin;
 pub mod rseq;
 #[cfg(feature = "signal-fence")]
 pub mod rt_signal;
 pub mod scheduling;
+mod signal_mask;
 pub mod thread;
 pub mod tls_destructor;
 
@@ -104,7 +105,7 @@ pub fn with_variable<R>(name: &CStr, f: impl FnOnce(Option<&[u8]>) -> R) -> R {
 
 /// Returns `true` if a thread passes a full barrier when the kernel switches to it. `membarrier` requires that, as it
 /// interrupts only CPUs that run the process already. On riscv the barrier came with Linux 6.9 and 6.6.51.
-pub fn has_barrier_in_switch() -> bool {
+fn has_barrier_in_switch() -> bool {
     let is_riscv = cfg!(any(target_arch = "riscv32", target_arch = "riscv64"));
     !is_riscv || rseq::kernel_release().is_some_and(has_barrier_on_riscv)
 }
@@ -114,9 +115,19 @@ fn has_barrier_on_riscv(release: (u32, u32, u32)) -> bool {
     release >= (6, 9, 0) || ((6, 6, 51)..(6, 7, 0)).contains(&release)
 }
 
+/// Registers the process for [`interrupt_sections`], which takes milliseconds if it has several threads. Returns `true` if
+/// that works (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux 5.10), and a section that the kernel switches to sees
+/// what the caller stored before.
+pub fn can_interrupt_sections() -> bool {
+    has_barrier_in_switch()
+        && membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED_RSEQ)
+        && membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok()
+        && interrupt_sections(0).is_ok()
+}
+
 /// `membarrier(PRIVATE_EXPEDITED_RSEQ, CPU)`: aborts the critical section in which a thread of this process may be on
 /// `cpu`.
-pub fn membarrier_rseq(cpu: usize) -> Result<(), Errno> {
+pub fn interrupt_sections(cpu: usize) -> Result<(), Errno> {
     let cpu = u32::try_from(cpu).map_err(|_| Errno::INVAL)?;
     // SAFETY: the kernel checks the number, and does nothing if there is no such CPU.
     let cpu = unsafe { rustix::thread::Cpuid::from_raw(cpu) };

@@ -237,6 +237,9 @@ unsafe fn call(area: *mut u8, flags: libc::c_int) -> Result<(), i32> {
     }
 }
 
+/// The error of [`register_own`] if another area is registered.
+pub const OTHER_AREA: i32 = libc::EINVAL;
+
 /// Returns the release of the running kernel: major, minor, patch.
 pub fn kernel_release() -> Option<(u32, u32, u32)> {
     let name = rustix::system::uname();

@@ -1,6 +1,7 @@
-//! Threads of the library, and signals.
+//! Threads of the library.
 
 use core::ffi::{CStr, c_void};
+#[cfg(not(miri))]
 use core::mem;
 use core::ptr;
 #[cfg(not(miri))]
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 #[cfg(not(miri))]
 use super::scheduling;
+pub use super::signal_mask::with_all_blocked;
 
 /// Stack of a thread in bytes, as in `std::thread`.
 #[cfg(not(miri))]
@@ -16,6 +18,7 @@ const STACK: usize = 2 << 20;
 /// What a thread begins with.
 #[cfg(not(miri))]
 struct Start {
+    name: &'static CStr,
     main: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
     /// Locked while the starting thread uses the handle. See [`begin`].
@@ -27,6 +30,7 @@ struct Start {
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: `spawn` made the pointer of a box, for this thread.
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
+    set_name(start.name);
     let result = (start.main)(start.argument);
     // The kernel's id of a thread that has ended is 0 in glibc and musl, which means the calling thread: the starting
     // one would change its own CPUs.
@@ -34,16 +38,20 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     result
 }
 
-/// Starts a detached thread that runs `main` with `argument`. `main` must not unwind. Returns `false` if the thread
+/// Starts a detached thread that runs `main` with `argument`, and has 15 bytes at most of `name`. `main` must not unwind. Returns `false` if the thread
 /// cannot be started.
 ///
 /// It has the CPUs and the policy that [`scheduling`] describes. Unlike `std::thread`, this holds no lock of the
 /// standard library while the thread starts or ends. A fork at such a moment would leave the child without threads.
 #[must_use]
 #[cfg(not(miri))]
-pub fn spawn(main: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> bool {
+pub fn spawn(
+    name: &'static CStr,
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> bool {
     let handle_in_use = Arc::new(Mutex::new(()));
-    let start = Start { main, argument, handle_in_use: Arc::clone(&handle_in_use) };
+    let start = Start { name, main, argument, handle_in_use: Arc::clone(&handle_in_use) };
     let start = Box::into_raw(Box::new(start));
     // Nothing under the lock panics.
     let _in_use = handle_in_use.lock();
@@ -87,7 +95,7 @@ fn create(
 
 /// The same in Miri, which has no attributes of threads.
 #[cfg(miri)]
-pub fn spawn(start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> bool {
+pub fn spawn(_: &CStr, start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> bool {
     let mut thread = 0;
     // SAFETY: `thread` outlives the calls.
     unsafe {
@@ -97,11 +105,10 @@ pub fn spawn(start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_
 }
 
 /// Names the calling thread: 15 bytes at most.
-pub fn set_name(name: &CStr) {
-    if cfg!(not(miri)) {
-        // SAFETY: the kernel copies the name.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-    }
+#[cfg(not(miri))]
+fn set_name(name: &CStr) {
+    // SAFETY: the kernel copies the name.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 /// Returns `true` if a yield lets other threads run for a short time, and others can use it: the calling thread has the
@@ -138,26 +145,6 @@ pub fn name(tid: u32) -> Option<String> {
 /// Returns the id of the calling thread.
 pub fn tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
-}
-
-/// Calls `f` with all signals blocked in the calling thread. Threads that `f` starts inherit the mask.
-pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
-    if cfg!(miri) {
-        return f(); // There are no signals.
-    }
-    // SAFETY: a signal set is plain data, initialized by sigfillset before use; all calls only touch the local sets and
-    // the thread's own mask.
-    let old = unsafe {
-        let mut all: libc::sigset_t = mem::zeroed();
-        let mut old: libc::sigset_t = mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-        old
-    };
-    let result = f();
-    // SAFETY: `old` was written by the call above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, ptr::null_mut()) };
-    result
 }
 
 #[cfg(test)]
@@ -200,7 +187,7 @@ mod tests {
             };
             assert_eq!(result, 0, "a thread may become idle");
             for _ in 0..100 {
-                assert!(spawn(end_at_once, ptr::null_mut()));
+                assert!(spawn(c"ends at once", end_at_once, ptr::null_mut()));
                 assert!(sched_getaffinity(None).expect("the affinity") == one);
             }
         };

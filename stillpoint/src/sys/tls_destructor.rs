@@ -58,7 +58,7 @@ impl AtThreadExit {
         if unsafe { libc::pthread_key_create(&mut fresh, Some(self.run)) } != 0 {
             return None;
         }
-        match self.key.compare_exchange(0, u64::from(fresh) + 1, Release, Acquire) {
+        match self.key.compare_exchange(0, fresh as u64 + 1, Release, Acquire) {
             Ok(_) => Some(fresh),
             Err(stored) => {
                 // Another thread was faster. SAFETY: no other thread knows this key.

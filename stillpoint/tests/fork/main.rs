@@ -1,5 +1,6 @@
 //! Children of forks. Each test forks in a process of its own.
-#![cfg(not(loom))]
+// Elsewhere than on Linux the child of a fork may only `exec`.
+#![cfg(not(any(loom, stillpoint_portable)))]
 
 mod qsbr;
 mod rcu;

@@ -11,7 +11,6 @@
 use std::cell::Cell;
 use std::env;
 use std::fmt::Debug;
-use std::fs;
 use std::io::{self, Write as _};
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,6 +24,7 @@ use proptest::collection::vec;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
+use support::asleep::{sleeps, tid};
 use support::panics::message;
 use support::time_limit::TIME_LIMIT;
 
@@ -123,8 +123,7 @@ impl<O: Clone + Debug + Send, T: Send> Worker<O, T> {
         let (outbox, answers) = mpsc::channel();
         let (name, named) = mpsc::channel();
         scope.spawn(move || {
-            // SAFETY: a plain call.
-            name.send(unsafe { libc::gettid() }).expect("the coordinator listens");
+            name.send(tid()).expect("the coordinator listens");
             let mut local = system.start_thread(thread);
             for op in inbox {
                 let seen = catch(|| system.run_step(&mut local, &op));
@@ -146,11 +145,7 @@ impl<O: Clone + Debug + Send, T: Send> Worker<O, T> {
     /// and does not is found at once.
     fn wait_until_asleep(&self) {
         let begin = Instant::now();
-        let sleeps = || {
-            let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", self.tid)).unwrap_or_default();
-            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
-        };
-        while !sleeps() && begin.elapsed() < *TIME_LIMIT {
+        while !sleeps(self.tid) && begin.elapsed() < *TIME_LIMIT {
             thread::yield_now();
         }
     }

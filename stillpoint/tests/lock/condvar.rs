@@ -9,6 +9,7 @@ use stillpoint::lock::{Condvar, Mutex, RawMutex};
 use support::asleep::asleep_in;
 use support::child;
 use support::deadline::deadline;
+#[cfg(not(stillpoint_portable))]
 use support::fork::in_child;
 use support::panics;
 use support::until::until;
@@ -208,6 +209,7 @@ fn notify_returns_the_number_of_woken_waiters() {
 }
 
 /// Refutes: child-keeps-generation
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn child_of_a_fork_inherits_no_waiters() {
     // In a process of its own: a child can start no threads if another test is starting one at the fork.

@@ -11,6 +11,7 @@ use stillpoint::lock::{Mutex, MutexGuard, RawMutex};
 use support::asleep::{asleep_in, sleeps, tid};
 use support::child;
 use support::deadline::deadline;
+#[cfg(not(stillpoint_portable))]
 use support::fork::in_child;
 use support::until::until;
 
@@ -182,12 +183,14 @@ static WAITED_FOR: Mutex<u32> = Mutex::new(0);
 static FREE: Mutex<u32> = Mutex::new(0);
 static HANDLERS: AtomicU32 = AtomicU32::new(0);
 
+#[cfg(not(stillpoint_portable))]
 extern "C" fn try_locks(_: i32) {
     assert!(WAITED_FOR.try_lock().is_none());
     until(|| FREE.try_lock().map(|mut count| *count += 1).is_some());
     HANDLERS.fetch_add(1, Relaxed);
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn signal_handler_in_a_waiting_thread_may_try_lock() {
     let _running = deadline();
@@ -228,6 +231,7 @@ extern "C" fn block_thread(_: i32) {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn stalled_head_is_bypassed() {
     let _running = deadline();
@@ -258,6 +262,7 @@ enum Beside {
     Load,
 }
 
+#[cfg(target_os = "linux")]
 fn bypass_a_blocked_head(beside: Beside) {
     let (lock, is_done) = (Mutex::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -315,6 +320,7 @@ fn bypass_a_blocked_head(beside: Beside) {
     assert_eq!(lock.into_inner(), 5);
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn lock_held_by_the_forking_thread_works_in_the_child() {
     // In a process of its own: a child can start no threads if another test is starting one at the fork.
@@ -348,6 +354,7 @@ fn lock_held_by_the_forking_thread_works_in_the_child() {
 }
 
 /// Refutes: dead-nodes-not-flagged
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn fair_release_in_the_child_reserves_nothing_for_dead_waiters() {
     if !child::is_alone(fair_release_in_the_child_reserves_nothing_for_dead_waiters) {
@@ -365,6 +372,7 @@ fn fair_release_in_the_child_reserves_nothing_for_dead_waiters() {
     });
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn replaced_lock_in_the_child_is_not_rejoined() {
     if !child::is_alone(replaced_lock_in_the_child_is_not_rejoined) {
@@ -408,6 +416,7 @@ fn replaced_lock_in_the_child_is_not_rejoined() {
     });
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn contended_lock_in_the_child_is_usable_or_held() {
     if !child::is_alone(contended_lock_in_the_child_is_usable_or_held) {

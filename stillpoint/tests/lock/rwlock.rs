@@ -13,6 +13,7 @@ use stillpoint::lock::{
 use support::asleep::asleep_in;
 use support::child;
 use support::deadline::deadline;
+#[cfg(not(stillpoint_portable))]
 use support::fork::in_child;
 use support::until::until;
 
@@ -402,6 +403,7 @@ fn leaked_guard_of_an_exited_thread_keeps_the_lock() {
 }
 
 /// Moves the calling thread to a CPU that it may use: the first one, or the last one.
+#[cfg(target_os = "linux")]
 fn run_on(last: bool) {
     // SAFETY: a set of CPUs is plain data, and outlives the calls.
     unsafe {
@@ -418,6 +420,7 @@ fn run_on(last: bool) {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn read_may_end_on_another_cpu() {
     let _running = deadline();
@@ -481,6 +484,7 @@ extern "C" fn try_read(_: i32) {
     count.fetch_add(1, Relaxed);
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn signal_handler_may_try_to_read() {
     let _running = deadline();
@@ -517,6 +521,7 @@ fn signal_handler_may_try_to_read() {
     assert!(READ_BY_HANDLER.try_write().is_some());
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn locks_of_the_forking_thread_work_in_the_child() {
     // In a process of its own: a child can start no threads if another test is starting one at the fork.

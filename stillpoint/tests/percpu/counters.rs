@@ -6,11 +6,14 @@ use std::thread;
 use stillpoint::percpu::{self, Counter, Histogram, Mode};
 use support::child;
 use support::deadline::deadline;
+#[cfg(not(stillpoint_portable))]
 use support::fork;
+#[cfg(target_os = "linux")]
 use support::rseq;
 use support::variants::{VARIANTS, in_each_variant};
 
 /// Adds in several threads that migrate, while another thread checks that no sum decreases.
+#[cfg(target_os = "linux")]
 fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl Fn(u64) -> bool + Sync) {
     let cpus = rseq::allowed_cpus();
     let stop = AtomicBool::new(false);
@@ -49,6 +52,7 @@ fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl
     });
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn sums_are_exact_while_threads_migrate() {
     if !in_each_variant(sums_are_exact_while_threads_migrate) {
@@ -60,6 +64,7 @@ fn sums_are_exact_while_threads_migrate() {
     assert_eq!(counter.sum(), 16 * 50_000);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn registered_and_unregistered_threads_share_a_counter() {
     let _running = deadline();
@@ -68,6 +73,7 @@ fn registered_and_unregistered_threads_share_a_counter() {
     assert_eq!(counter.sum(), 8 * 50_000);
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn thread_that_loses_its_registration_uses_the_fallback() {
     let counter = Counter::<u64>::new();
@@ -183,6 +189,7 @@ fn snapshot_displays_count_sum_and_quantiles() {
     assert_eq!(histogram.snapshot().to_string(), line);
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn cpu_number_follows_the_thread() {
     if !in_each_variant(cpu_number_follows_the_thread) {
@@ -199,6 +206,7 @@ fn cpu_number_follows_the_thread() {
     assert_eq!(seen, *cpus.last().expect("there is a CPU"));
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn concurrency_ids_are_dense() {
     if !in_each_variant(concurrency_ids_are_dense) {
@@ -212,6 +220,7 @@ fn concurrency_ids_are_dense() {
     assert!(id < rseq::allowed_cpus().len(), "{id}");
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn report_names_the_registration() {
     let Some(variant) = child::variant() else {
@@ -261,6 +270,7 @@ fn mode_is_chosen_once() {
     assert!(!percpu::register_thread());
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn own_registration_ends_with_the_thread() {
     if child::variant().is_none() {
@@ -311,6 +321,7 @@ fn thread_local_destructor_may_add() {
     assert_eq!(ENDED.sum(), 5);
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn fork_child_keeps_counting() {
     if !in_each_variant(fork_child_keeps_counting) {
@@ -360,6 +371,7 @@ fn histogram_counts_each_value_once() {
     assert_eq!(Histogram::new().snapshot().quantile(0.5), None);
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn thread_that_other_code_has_registered_is_reported() {
     if child::variant().is_none() {

@@ -5,7 +5,9 @@ use std::thread;
 
 use stillpoint::percpu::Pool;
 use support::deadline::deadline;
+#[cfg(not(stillpoint_portable))]
 use support::fork;
+#[cfg(target_os = "linux")]
 use support::rseq;
 use support::tracked::Tracked;
 use support::variants::in_each_variant;
@@ -32,6 +34,7 @@ impl Token {
 }
 
 /// Pops and pushes in several threads; afterwards the pool has every token once.
+#[cfg(target_os = "linux")]
 fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(usize) -> bool + Sync) {
     let _running = deadline();
     let pool = Pool::new(16);
@@ -100,6 +103,7 @@ fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(
     assert_eq!(found.iter().filter(|found| **found).count(), kept);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn pool_neither_loses_nor_duplicates() {
     if in_each_variant(pool_neither_loses_nor_duplicates) {
@@ -107,11 +111,13 @@ fn pool_neither_loses_nor_duplicates() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn registered_and_unregistered_threads_share_a_pool() {
     exchange(8, 10_000, 24, |thread| thread % 2 == 0);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn pop_takes_from_another_cpu() {
     if !in_each_variant(pop_takes_from_another_cpu) {
@@ -134,6 +140,7 @@ fn pop_takes_from_another_cpu() {
 }
 
 /// Refutes: overflow-cpu-not-marked
+#[cfg(target_os = "linux")]
 #[test]
 fn pop_finds_a_value_in_a_remote_overflow() {
     if !in_each_variant(pop_finds_a_value_in_a_remote_overflow) {
@@ -149,6 +156,7 @@ fn pop_finds_a_value_in_a_remote_overflow() {
     assert_eq!(pool.pop().as_deref(), Some(&7));
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn full_pool_refuses_push() {
     if !in_each_variant(full_pool_refuses_push) {
@@ -173,6 +181,7 @@ fn full_pool_refuses_push() {
     assert!(pool.push(Box::new(1)).is_err() && pool.pop().is_none());
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn pop_returns_the_last_pushed() {
     if !in_each_variant(pop_returns_the_last_pushed) {
@@ -193,6 +202,7 @@ fn pop_returns_the_last_pushed() {
     assert_eq!(pool.len(), 8);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn dropped_pool_drops_its_objects() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
@@ -214,6 +224,7 @@ fn dropped_pool_drops_its_objects() {
     assert_eq!(DROPS.load(Acquire), 6);
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn fork_child_uses_the_pool() {
     if !in_each_variant(fork_child_uses_the_pool) {

@@ -3,6 +3,10 @@
 #![cfg(not(loom))]
 
 mod deadline;
+// What the kernel of Linux does for a process.
+#[cfg(not(stillpoint_portable))]
 mod seccomp;
+#[cfg(target_os = "linux")]
 mod worker_processes;
+#[cfg(not(stillpoint_portable))]
 mod worker_scheduling;

@@ -55,6 +55,7 @@ fn destructor_in_the_drop_of_a_handle_gets_no_second_handle() {
 }
 
 /// The thread has exited, but for a destructor that still has the handle.
+#[cfg(target_os = "linux")]
 #[test]
 fn late_handle_keeps_its_reader_while_it_is_offline() {
     qsbr::domain! { struct Own; }

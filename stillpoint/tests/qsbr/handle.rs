@@ -316,6 +316,7 @@ fn leaked_handle_protects_after_its_thread_has_exited() {
     assert_eq!(*lent, 7);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn late_handle_drop_unblocks_grace_periods() {
     qsbr::domain! { struct Own; }
@@ -354,6 +355,7 @@ fn handle_in_a_thread_local_is_dropped_with_its_thread() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn long_grace_period_costs_its_leader_no_cpu_time() {
     qsbr::domain! { struct Own; }
@@ -376,6 +378,7 @@ fn long_grace_period_costs_its_leader_no_cpu_time() {
 }
 
 /// Returns the CPU time of the calling thread.
+#[cfg(target_os = "linux")]
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the place outlives the call.

@@ -17,6 +17,7 @@ use support::callbacks::{LAZY, counter};
 use support::child;
 use support::deadline::deadline;
 use support::panics::message;
+#[cfg(target_os = "linux")]
 use support::threads::deny_threads;
 use support::tracked::Tracked;
 use support::until::until;
@@ -435,6 +436,7 @@ fn callbacks_do_not_wait_for_readers_of_other_domains() {
     assert_eq!(stalled.load(Acquire), 1);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn callbacks_run_without_worker_threads() {
     if child::variant().is_none() {

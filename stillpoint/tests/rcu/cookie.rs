@@ -16,6 +16,7 @@ use stillpoint::rcu::{Elapse, GracePeriod, Rcu, RcuDomain};
 use support::child;
 use support::deadline::deadline;
 use support::panics::message;
+#[cfg(target_os = "linux")]
 use support::threads::deny_threads;
 use support::until::until;
 use support::waiting::waiting_synchronize;
@@ -507,6 +508,7 @@ fn grace_periods_are_awaited_on_tokio() {
     });
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn futures_wait_in_place_if_no_thread_can_start() {
     if child::variant().is_none() {

@@ -59,6 +59,7 @@ fn section_begun_by_a_destructor_delays_its_own_thread() {
     assert_eq!(after, BEFORE.load(Relaxed), "a grace period ends inside the section");
 }
 
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn signal_after_a_destructor_left_the_section_runs_none() {
     stillpoint::domain! { struct Own; }

@@ -198,6 +198,7 @@ fn thread_local_destructor_may_retire() {
 }
 
 /// Creates a thread-specific data key with this destructor.
+#[cfg(target_os = "linux")]
 fn key(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
     let mut key = 0;
     // SAFETY: `key` outlives the call.
@@ -205,11 +206,13 @@ fn key(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
     key
 }
 
+#[cfg(target_os = "linux")]
 fn set(key: libc::pthread_key_t, pointer: *mut c_void) {
     // SAFETY: the key exists, and its destructor takes this pointer.
     assert_eq!(unsafe { libc::pthread_setspecific(key, pointer) }, 0);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn late_guard_drop_unblocks_grace_periods() {
     stillpoint::domain! { struct Own; }
@@ -229,6 +232,7 @@ fn late_guard_drop_unblocks_grace_periods() {
     assert!(Own.stats().readers <= 2, "{:?}", Own.stats());
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn pthread_key_destructor_reads_without_leaking() {
     stillpoint::domain! { struct Own; }
@@ -262,6 +266,7 @@ fn pthread_key_destructor_reads_without_leaking() {
     Own.synchronize();
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn section_in_a_pthread_key_destructor_protects() {
     stillpoint::domain! { struct Own; }

@@ -7,6 +7,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, GracePeriod, Limits, Rcu};
@@ -15,6 +16,7 @@ use support::callbacks::{LAZY, counter};
 use support::child;
 use support::deadline::deadline;
 use support::panics::message;
+#[cfg(target_os = "linux")]
 use support::threads::deny_threads;
 use support::tracked::Tracked;
 use support::until::{until, until_quick};
@@ -81,6 +83,7 @@ fn statistics_count_a_callback_before_a_barrier_returns() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn callbacks_of_a_migrating_thread_run_in_order() {
     const ROUNDS: usize = 50;
@@ -187,6 +190,7 @@ fn retired_structure_drains_its_own_domain() {
     assert_eq!([calls, drained].map(|count| count.load(Acquire)), [TABLES; 2]);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn retired_structure_drains_its_domain_without_workers() {
     stillpoint::domain! { struct Outer; }
@@ -324,6 +328,7 @@ fn caller_inside_a_section_is_throttled_briefly() {
     assert_eq!(calls.load(Acquire) as u64, 4 * LIMIT);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn srcu_callbacks_run_without_worker_threads() {
     if child::variant().is_none() {

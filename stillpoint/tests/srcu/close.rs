@@ -18,6 +18,7 @@ use support::callbacks::{LAZY, counter};
 use support::child;
 use support::deadline::deadline;
 use support::panics::message;
+#[cfg(target_os = "linux")]
 use support::threads::deny_threads;
 use support::tracked::Tracked;
 use support::until::until;
@@ -260,6 +261,7 @@ fn tasks_holding_owned_guards_are_waited_for() {
     });
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn close_ends_without_worker_threads() {
     if child::variant().is_none() {
@@ -291,6 +293,7 @@ fn close_ends_without_worker_threads() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn task_of_a_dropped_close_runs_what_the_last_handle_leaves() {
     if child::variant().is_none() {

@@ -10,6 +10,7 @@ use stillpoint::srcu::Domain;
 use support::callbacks::{LAZY, counter};
 use support::child;
 use support::deadline::deadline;
+#[cfg(target_os = "linux")]
 use support::threads::deny_threads;
 use support::until::{until, until_quick};
 
@@ -103,6 +104,7 @@ fn dropped_domains_run_waiting_lazy_callbacks() {
     });
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn waiting_lazy_callbacks_run_when_no_thread_can_be_started_any_more() {
     alone(waiting_lazy_callbacks_run_when_no_thread_can_be_started_any_more, || {

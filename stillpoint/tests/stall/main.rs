@@ -1,7 +1,14 @@
 //! Stall reports. All tests share the stall hook of the process, and recognize their stalls by the domain.
 #![cfg(not(loom))]
+#![cfg_attr(
+    stillpoint_portable,
+    allow(dead_code, unused_imports, reason = "tests of what only Linux has are left out")
+)]
 
+// These compare the ids of threads with those of Linux.
+#[cfg(target_os = "linux")]
 mod qsbr;
+#[cfg(target_os = "linux")]
 mod rcu;
 mod srcu;
 
@@ -13,6 +20,11 @@ use stillpoint::rcu::{Stall, set_stall_hook, set_stall_timeout};
 
 /// The stall timeout of these tests.
 const LIMIT: Duration = Duration::from_millis(10);
+
+/// Returns the name of a thread that a report has: only Linux knows it by the id.
+fn known(name: &str) -> Option<&str> {
+    cfg!(not(stillpoint_portable)).then_some(name)
+}
 
 /// A function that the hook calls after it has recorded a stall of the named domain.
 type Extra = (&'static str, fn(&Stall));

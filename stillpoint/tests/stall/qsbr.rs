@@ -10,7 +10,7 @@ use stillpoint::qsbr;
 use stillpoint::rcu::Stall;
 use support::deadline::deadline;
 
-use crate::{record_stalls, stalls_of};
+use crate::{known, record_stalls, stalls_of};
 
 #[test]
 fn stall_report_names_only_the_unreported_thread() {
@@ -45,7 +45,7 @@ fn stall_report_names_only_the_unreported_thread() {
     let is_own = |stall: &Stall| stall.domain() == type_name::<Own>() && stall.readers().len() == 1;
     let stall = stalls_of(1, is_own).remove(0);
     let [reader] = stall.readers() else { panic!("{stall}") };
-    assert_eq!((reader.thread_id(), reader.thread_name()), (id, Some("silent")));
+    assert_eq!((reader.thread_id(), reader.thread_name()), (id, known("silent")));
     assert_eq!((reader.registered_at().file(), reader.registered_at().line()), (file!(), line));
     let text = stall.to_string();
     assert!(text.ends_with("and has not reported a quiescent state"), "{text}");

@@ -2,23 +2,24 @@
 #![allow(missing_docs, missing_debug_implementations, reason = "for tests only")]
 
 #[cfg(not(loom))]
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
 pub mod asleep;
 #[cfg(not(loom))]
 pub mod callbacks;
 pub mod child;
 pub mod counting;
 pub mod deadline;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 pub mod fork;
 #[cfg(loom)]
 pub mod model;
 #[cfg(not(loom))]
 pub mod owner;
 pub mod panics;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 pub mod rseq;
 pub mod store_buffer;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 pub mod threads;
 pub mod time_limit;
 pub mod tracked;

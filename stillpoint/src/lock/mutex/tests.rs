@@ -4,14 +4,19 @@ use std::thread;
 use std::time::Duration;
 
 use super::api::Mutex;
-use super::nodes::{ABANDONED, AllNodes, FORKED, exclude_other_tests, table};
+use super::nodes::{ABANDONED, exclude_other_tests, table};
+#[cfg(not(stillpoint_portable))]
+use super::nodes::{AllNodes, FORKED};
 use super::waiter::{Waiter, with};
 use crate::lock::policy::LATE_WAITS;
 use crate::sync::Ordering::Relaxed;
 use support::asleep::asleep_in;
+#[cfg(not(stillpoint_portable))]
 use support::child;
 use support::deadline::deadline;
+#[cfg(not(stillpoint_portable))]
 use support::fork::in_child;
+#[cfg(not(stillpoint_portable))]
 use support::until::until;
 
 /// Returns the state of the node that the calling thread keeps, which is one at most.
@@ -58,6 +63,7 @@ fn waits_that_are_too_short_leave_places_at_each_lock() {
 }
 
 /// Refutes: child-keeps-nodes, child-keeps-unqueued-count, child-remembers-queues
+#[cfg(not(stillpoint_portable))]
 #[test]
 fn child_of_a_fork_has_no_places_in_queues() {
     if !child::is_alone(child_of_a_fork_has_no_places_in_queues) {

@@ -58,26 +58,34 @@
 #[cfg(stillpoint_faults)]
 #[macro_use]
 pub mod faults;
+#[cfg(not(stillpoint_portable))]
 #[macro_use]
 mod sections;
 
 // As `SUPPORTED` in `sys::rseq`.
-#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
-#[cfg_attr(all(target_arch = "aarch64", target_endian = "little"), path = "aarch64.rs")]
-#[cfg_attr(target_arch = "riscv64", path = "riscv64.rs")]
+#[cfg_attr(all(target_arch = "x86_64", not(stillpoint_portable)), path = "x86_64.rs")]
 #[cfg_attr(
-    not(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little"),
-        target_arch = "riscv64"
-    )),
+    all(target_arch = "aarch64", target_endian = "little", not(stillpoint_portable)),
+    path = "aarch64.rs"
+)]
+#[cfg_attr(all(target_arch = "riscv64", not(stillpoint_portable)), path = "riscv64.rs")]
+#[cfg_attr(
+    any(
+        stillpoint_portable,
+        not(any(
+            target_arch = "x86_64",
+            all(target_arch = "aarch64", target_endian = "little"),
+            target_arch = "riscv64"
+        ))
+    ),
     path = "portable.rs"
 )]
 mod arch;
 pub mod cpu_number;
+#[cfg_attr(stillpoint_portable, allow(dead_code, reason = "there are no critical sections"))]
 mod layout;
 pub mod registration;
-#[cfg(test)]
+#[cfg(all(test, not(stillpoint_portable)))]
 mod tests;
 
 pub use arch::{add, pop, pop_batch, push, push_batch};

@@ -68,7 +68,7 @@ impl fmt::Display for ModeReason {
                 write!(f, "the C library registers threads, but the kernel gives no CPU number ({number})")
             }
             // The kernel's answer to a second registration with another area.
-            ModeReason::Refused(found, libc::EINVAL) => {
+            ModeReason::Refused(found, rseq::OTHER_AREA) => {
                 write!(
                     f,
                     "{}, and other code, such as another copy of this library, has registered the thread",

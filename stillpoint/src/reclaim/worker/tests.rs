@@ -2,7 +2,6 @@
 
 use core::convert::Infallible;
 use core::panic::Location;
-use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard};
@@ -14,6 +13,7 @@ use crate::reclaim::backlog::{MayWait, THROTTLE_TIMEOUT};
 use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::Core;
 use crate::sys::thread::tid;
+use support::asleep::sleeps;
 use support::deadline::deadline;
 
 struct Domain<F> {
@@ -136,11 +136,7 @@ fn barrier_goes_on_when_the_last_handle_is_dropped_in_a_stall_hook_and_no_worker
             return false;
         }
         begin.send(()).expect("the waiter exists");
-        let is_asleep = || {
-            let path = format!("/proc/self/task/{}/stat", waiter.load(Relaxed));
-            fs::read_to_string(path).is_ok_and(|stat| stat.contains(") S "))
-        };
-        while !is_asleep() {
+        while !sleeps(waiter.load(Relaxed)) {
             thread::yield_now();
         }
         false

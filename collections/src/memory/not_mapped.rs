@@ -1,0 +1,17 @@
+//! Systems other than Linux: all memory is allocated. Their allocators take large zeroed memory from the system, which
+//! provides its pages when they are used.
+
+/// No memory is as large.
+pub const LARGE: usize = usize::MAX;
+
+/// Is not called.
+pub fn map(_size: usize) -> *mut u8 {
+    core::ptr::null_mut()
+}
+
+/// Is not called.
+///
+/// # Safety
+///
+/// None.
+pub unsafe fn unmap(_start: *mut u8, _size: usize) {}

@@ -1,0 +1,78 @@
+//! There are no restartable sequences. Threads have a number instead of that of their CPU: so each has a word of its
+//! own, as long as there are no more threads than CPUs.
+
+use std::io;
+
+use super::numbers;
+
+pub const SUPPORTED: bool = false;
+
+/// That of Linux.
+pub const OWN_SIZE: usize = 32;
+
+/// How the C library registers threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    /// It registers them, with areas of this size at this offset from the thread pointer.
+    #[expect(dead_code, reason = "Linux only")]
+    Registers { offset: isize, size: usize },
+    /// It does not support rseq.
+    Unsupported,
+}
+
+/// Returns [`Library::Unsupported`].
+pub fn library() -> Library {
+    Library::Unsupported
+}
+
+/// Returns a negative number: no thread is registered.
+///
+/// # Safety
+///
+/// None: it is unsafe as on Linux.
+#[inline(always)]
+pub unsafe fn cpu_id(_offset: isize) -> u32 {
+    u32::MAX
+}
+
+/// As [`cpu_id`].
+///
+/// # Safety
+///
+/// None.
+pub unsafe fn mm_cid(_offset: isize) -> u32 {
+    u32::MAX
+}
+
+/// Returns `false`.
+pub fn has_mm_cid(_size: usize) -> bool {
+    false
+}
+
+/// Returns null.
+pub fn thread_pointer() -> *const u8 {
+    core::ptr::null()
+}
+
+/// Returns an error.
+pub fn register_own() -> io::Result<isize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The error of Linux if another area is registered.
+pub const OTHER_AREA: i32 = 22;
+
+/// Returns `None`.
+pub fn kernel_release() -> Option<(u32, u32, u32)> {
+    None
+}
+
+/// Returns what stands for the number of the current CPU: that of the thread, modulo [`possible_cpus`].
+pub fn getcpu() -> usize {
+    numbers::own() as usize % possible_cpus()
+}
+
+/// Returns the number of CPUs. Every call returns the same.
+pub fn possible_cpus() -> usize {
+    numbers::cpus()
+}

@@ -1,0 +1,67 @@
+//! Threads of the library.
+
+use core::ffi::{CStr, c_void};
+use std::thread::Builder;
+
+#[cfg(unix)]
+pub use super::signal_mask::with_all_blocked;
+
+/// Starts a detached thread that runs `main` with `argument`. `main` must not unwind. Returns `false` if the thread
+/// cannot be started.
+#[must_use]
+pub fn spawn(
+    name: &'static CStr,
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> bool {
+    struct Argument(*mut c_void);
+    // SAFETY: the caller gives it to the new thread.
+    unsafe impl Send for Argument {}
+
+    let argument = Argument(argument);
+    let run = move || {
+        // The whole of it moves here.
+        let Argument(argument) = { argument };
+        main(argument);
+    };
+    Builder::new().name(name.to_string_lossy().into_owned()).spawn(run).is_ok()
+}
+
+/// Returns `true`: see the function of Linux.
+pub fn can_yield() -> bool {
+    true
+}
+
+/// Returns `None`: names are not known by number.
+pub fn name(_tid: u32) -> Option<String> {
+    None
+}
+
+/// Returns the id of the calling thread: the system's, of which 32 bits are kept, or where that is not known, the
+/// number of the thread in this process.
+pub fn tid() -> i32 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    // SAFETY: a plain call.
+    return unsafe { libc::gettid() };
+    #[cfg(target_os = "freebsd")]
+    // SAFETY: a plain call.
+    return unsafe { libc::pthread_getthreadid_np() };
+    #[cfg(target_vendor = "apple")]
+    {
+        let mut id = 0;
+        // SAFETY: asks for the calling thread, and `id` outlives the call.
+        unsafe { libc::pthread_threadid_np(0, &mut id) };
+        return id as i32;
+    }
+    #[cfg(windows)]
+    // SAFETY: a plain call.
+    return unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() }.cast_signed();
+    #[allow(unreachable_code, reason = "on systems whose ids are known")]
+    super::numbers::own().cast_signed()
+}
+
+/// Calls `f`: there are no signals.
+#[cfg(not(unix))]
+pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
