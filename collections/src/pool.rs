@@ -111,7 +111,13 @@ impl<E: Hashed> Drop for Pool<E> {
 
 impl<E: Hashed> Batch<E> {
     /// Has the domain drop the entries after a grace period, and give their memory to the stripe of that number.
-    pub fn defer<D: Domain>(self, stripes: &Arc<[Stripe<E>]>, number: usize, options: DeferOptions, domain: &D) {
+    pub fn defer<D: Domain>(
+        self,
+        stripes: &Arc<[Stripe<E>]>,
+        number: usize,
+        options: DeferOptions,
+        domain: &D,
+    ) {
         let Self { mut entries, heap_bytes } = self;
         if entries.is_empty() {
             return;

@@ -103,8 +103,8 @@ impl<'g, E: Hashed, D: Domain> Spot<'g, E, D> {
         }
         self.bucket.empty(self.slot);
         let entries = stripe.count(-1);
-        let is_sparse = tables.estimate(entries) < self.table.len() * SPARSE
-            && tables.is_sparse(self.table, stripe);
+        let is_sparse =
+            tables.estimate(entries) < self.table.len() * SPARSE && tables.is_sparse(self.table, stripe);
         let batch = self.retire(&mut pool);
         drop(pool);
         self.dispose(tables, hash, batch, domain);

@@ -78,7 +78,10 @@
 //! the kernel may still read the descriptor of an rseq critical section.
 
 // A part that is left out leaves what only it uses.
-#![cfg_attr(not(all(feature = "lock", feature = "percpu", feature = "srcu")), allow(dead_code, unused_imports))]
+#![cfg_attr(
+    not(all(feature = "lock", feature = "percpu", feature = "srcu")),
+    allow(dead_code, unused_imports)
+)]
 
 #[cfg(not(target_has_atomic = "64"))]
 compile_error!("stillpoint needs atomics of 64 bits, which this target lacks");

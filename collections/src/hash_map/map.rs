@@ -277,7 +277,12 @@ where
 
     /// Looks a key up in the usual case, in which no operation has precedence.
     #[inline(always)]
-    pub(super) fn spot<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> Option<Spot<'g, Entry<K, V>, D>>
+    pub(super) fn spot<'g, Q>(
+        &self,
+        hash: u64,
+        key: &Q,
+        guard: &'g D::Section,
+    ) -> Option<Spot<'g, Entry<K, V>, D>>
     where
         Q: Equivalent<K> + ?Sized,
     {

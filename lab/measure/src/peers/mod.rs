@@ -184,7 +184,7 @@ pub fn time_nested_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyh
 #[cfg(feature = "bench")]
 pub trait Stores: ReadSide {
     /// Replaces the pointer.
-    fn store(&self, pointer: std::sync::Arc<u64>);
+    fn store(&self, pointer: ::std::sync::Arc<u64>);
 }
 
 /// Readers for which an updater can wait.

@@ -14,7 +14,7 @@ use super::document::Document;
 use super::lines::{Line, compare, known, within};
 use super::part::{self, PARTS, Part};
 use super::summary::Summary;
-use super::{headline, make, measure_all};
+use super::{make, measure_all};
 use harness::Better;
 use harness::report::{Grid, times};
 use harness::units;
@@ -237,7 +237,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let lines = claims.iter().map(|claim| claim.line(&document)).collect::<anyhow::Result<Vec<_>>>()?;
     let head = ["", "beside", "published", "refuted by", "here", "min..max", ""];
     println!("{}", Grid::new("Claims", &head, lines.iter().map(|line| line.to_vec()).collect()));
-    println!("\n{}", headline(&document));
+    println!("\n{}", document.headline());
     let count = |verdict| lines.iter().filter(|line| line[6].starts_with(verdict)).count();
     let (hold, refuted) = (count("holds here"), count("does not hold here"));
     let tally =
