@@ -36,7 +36,7 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
     Plan::new(budget.share(0.4), 40, &cells, &mut systems, [&PAIR]).run(
         &mut recorder,
         |&(threads, held), _| Some(config(threads, held)),
-        |&(threads, held), system, slice| Ok([(system.measure)(threads, held, slice)?]),
+        |&(threads, held), system, slice| Ok([(system.measure)((threads, held), slice)?]),
     )?;
     let mut systems = systems![time_reads:
         Borrowing<rcu::Global>,
@@ -67,7 +67,7 @@ fn config(threads: Threads, held: usize) -> Config {
 }
 
 /// Returns the nanoseconds of a load, in threads that hold guards.
-fn time_reads_holding<S: ReadSide>(threads: Threads, held: usize, slice: Duration) -> anyhow::Result<f64> {
+fn time_reads_holding<S: ReadSide>((threads, held): (Threads, usize), slice: Duration) -> anyhow::Result<f64> {
     let shared = &S::new();
     threads.measure(slice, |timed_loop| {
         let reader = shared.reader();

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::claims::{self, Claim};
 use super::contents::{BEHIND, HOW_TO_READ, RULE};
 use super::document::Document;
-use super::lines::Line;
 use super::summary::Summary;
 use harness::report::times;
 
