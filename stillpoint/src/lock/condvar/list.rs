@@ -160,8 +160,8 @@ impl WaitList {
     /// Removes the node. Returns `false` if a notifier has taken it from the list.
     fn try_remove(&self, id: u32) -> bool {
         let mut list = self.lock();
-        // Relaxed: it becomes `NOTIFIED` while the list is locked.
-        let waits = table().node(id).state.load(Relaxed) != NOTIFIED;
+        // Relaxed: whether the node is in the list changes while that is locked.
+        let waits = matches!(table().node(id).state.load(Relaxed), WAITING | WAITING_PARKED);
         if waits {
             list.remove(id);
         }

@@ -25,6 +25,7 @@ const SHARED_PAUSE: u32 = 63;
 /// Threads that have waited for condition variables.
 static THREADS: AtomicU32 = AtomicU32::new(0);
 /// The CPUs of the process when it was first asked for; 0 before.
+#[cfg(not(loom))]
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// What a thread knows of its last waits.
@@ -81,12 +82,15 @@ impl Patience {
     }
 }
 
-/// Returns how many CPUs the process may use.
+/// The threads of models have a CPU each.
+#[cfg(loom)]
 fn cpus() -> u32 {
-    // The models' threads have one each.
-    if cfg!(loom) {
-        return u32::MAX;
-    }
+    u32::MAX
+}
+
+/// Returns how many CPUs the process may use.
+#[cfg(not(loom))]
+fn cpus() -> u32 {
     match CPUS.load(Relaxed) {
         0 => {
             let cpus = crate::sys::thread::cpus();
