@@ -22,8 +22,15 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// The packages whose files do not use each other in circles, by folder.
-const PACKAGES: &[&str] =
-    &["stillpoint", "collections", "capi", "urcu/core", "compat/arc-swap", "compat/crossbeam-epoch", "models/litmus"];
+const PACKAGES: &[&str] = &[
+    "stillpoint",
+    "collections",
+    "capi",
+    "urcu/core",
+    "compat/arc-swap",
+    "compat/crossbeam-epoch",
+    "models/litmus",
+];
 
 /// The code of source files, without comments and tests, by module path: `rcu::guard`, `rcu` for `rcu/mod.rs`, and ``
 /// for the root.

@@ -6,7 +6,7 @@ use std::thread;
 
 use arc_swap::access::{Access, AccessConvert, Constant, DynAccess, Map};
 use arc_swap::cache::Access as _;
-use arc_swap::strategy::{CaS, Deferred, DefaultStrategy, Strategy};
+use arc_swap::strategy::{CaS, DefaultStrategy, Deferred, Strategy};
 use arc_swap::{ArcSwap, ArcSwapAny, ArcSwapOption, ArcSwapWeak, Cache, Guard, RefCnt};
 
 struct Outer {
@@ -59,7 +59,9 @@ fn guards_are_send_and_sync_and_made_of_pointers() {
     }
     let shared = is_send_and_sync(ArcSwap::from_pointee(1));
     let guard = is_send_and_sync(shared.load());
-    thread::spawn(move || assert_eq!((**guard, format!("{guard:?} {guard}")), (1, "1 1".into()))).join().unwrap();
+    thread::spawn(move || assert_eq!((**guard, format!("{guard:?} {guard}")), (1, "1 1".into())))
+        .join()
+        .unwrap();
     let guard: Guard<Arc<u8>> = Guard::default();
     assert_eq!(Arc::strong_count(&Guard::into_inner(guard)), 1);
     let guard = Guard::<_, DefaultStrategy>::from_inner(Arc::new(2));

@@ -76,9 +76,9 @@ impl Record {
         let in_block = |block: usize, first: usize| {
             let slots = self.block(block)?;
             let len = slots.len();
-            (0..len).map(|step| (first + step) % len).find_map(|index| {
-                slots[index].is_free().then(|| (Place { block, index }, &slots[index]))
-            })
+            (0..len)
+                .map(|step| (first + step) % len)
+                .find_map(|index| slots[index].is_free().then(|| (Place { block, index }, &slots[index])))
         };
         in_block(last.block, last.index)
             .or_else(|| (0..=MORE).filter(|&block| block != last.block).find_map(|block| in_block(block, 0)))

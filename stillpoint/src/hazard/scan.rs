@@ -53,7 +53,9 @@ pub fn pay_guards(
         slot.pay(address);
     }
     step!("no-fence-after-payment", heavy());
-    slots(registry).filter(|slot| slot.is_paid(address) && !slot.protects(address) && slot.take(address)).count()
+    slots(registry)
+        .filter(|slot| slot.is_paid(address) && !slot.protects(address) && slot.take(address))
+        .count()
 }
 
 /// Returns the slots of all records.

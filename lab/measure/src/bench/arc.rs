@@ -30,7 +30,8 @@ const IDLE: [usize; 2] = [0, 1000];
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut recorder = Recorder::new("arc");
-    let cells: Vec<_> = Threads::pinned()?.into_iter().flat_map(|threads| HELD.map(|held| (threads, held))).collect();
+    let cells: Vec<_> =
+        Threads::pinned()?.into_iter().flat_map(|threads| HELD.map(|held| (threads, held))).collect();
     let mut systems = systems![time_reads_holding: Cell<Exact>, arc_swap::Load, hazarc::Load];
     Plan::new(budget.share(0.4), 40, &cells, &mut systems, [&PAIR]).run(
         &mut recorder,

@@ -36,7 +36,12 @@ const BENCHES: [Offer; 14] = [
     ("fence", "The process-wide fence", 30.0, fence::run),
     ("qsbr", "QSBR: a read, a report, and the rate of updates beside readers", 40.0, qsbr::run),
     ("srcu", "SRCU: a section, and a grace period that waits for many of them", 30.0, srcu::run),
-    ("arc", "Atomic Arcs: a load beside guards that are held, and a store beside idle threads", 40.0, arc::run),
+    (
+        "arc",
+        "Atomic Arcs: a load beside guards that are held, and a store beside idle threads",
+        40.0,
+        arc::run,
+    ),
     ("percpu", "Per-CPU counters, pools, histograms, rings, values, and the CPU number", 40.0, percpu::run),
     ("lock", "Mutexes: throughput, fairness, and how long threads wait", 600.0, lock::run),
     (

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-pub use stillpoint::arc::{Deferred, Exact};
 use stillpoint::arc::{ArcCell, Borrowed, Cache, Guard, InDomain, Strategy};
+pub use stillpoint::arc::{Deferred, Exact};
 use stillpoint::{EnterSection, rcu, srcu};
 
 use crate::peers::arc_swap::cached;
