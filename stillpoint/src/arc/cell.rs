@@ -244,10 +244,8 @@ impl<T: RefCnt + Send + 'static, D: EnterSection> ArcCell<T, InDomain<D>> {
     pub fn borrow<'a>(&'a self, section: &'a D::Section) -> Borrowed<'a, T> {
         self.strategy.0.check_section(section);
         // SAFETY: the cell's reference is released after a grace period that waits for the section.
-        Borrowed {
-            pointer: ManuallyDrop::new(unsafe { T::from_ptr(self.pointer.load()) }),
-            _section: PhantomData,
-        }
+        let pointer = ManuallyDrop::new(unsafe { T::from_ptr(self.pointer.load()) });
+        Borrowed { pointer, _section: PhantomData }
     }
 }
 
