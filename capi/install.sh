@@ -15,7 +15,7 @@ export CARGO_PROFILE_RELEASE_LTO=${CARGO_PROFILE_RELEASE_LTO:-thin}
 cc=${CC:-cc}
 
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' ../Cargo.toml)
-soname=libstillpoint.so.${version%.*} # as in 0.1: minor versions may change the interface before 1.0
+soname=libstillpoint.so.${version%.*} # before 1.0, minor versions may change the interface
 target=${CARGO_TARGET_DIR:-$PWD/../target}
 folder=$profile
 [[ $profile != dev ]] || folder=debug

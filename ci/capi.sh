@@ -176,8 +176,8 @@ cp "$bin/first.c" "$scratch/cmake/first.c"
 cat >"$scratch/cmake/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.13)
 project(first C)
-find_package(stillpoint 0.1 REQUIRED)
-find_package(stillpoint 0.1 REQUIRED)
+find_package(stillpoint 0.2 REQUIRED)
+find_package(stillpoint 0.2 REQUIRED)
 add_executable(first first.c)
 target_link_libraries(first stillpoint::stillpoint)
 add_executable(first-static first.c)
@@ -189,7 +189,7 @@ for name in first first-static; do
     cp "$scratch/cmake/build/$name" "$bin/first"
     first "CMake, $name"
 done
-sed -i 's/stillpoint 0.1 REQUIRED/stillpoint 0.2 REQUIRED/' "$scratch/cmake/CMakeLists.txt"
+sed -i 's/stillpoint 0.2 REQUIRED/stillpoint 0.1 REQUIRED/' "$scratch/cmake/CMakeLists.txt"
 ! cmake -S "$scratch/cmake" -B "$scratch/cmake/other" -DCMAKE_PREFIX_PATH="$release" >"$scratch/log" 2>&1 ||
     fail "CMake accepts another version"
 unset PKG_CONFIG_PATH

@@ -98,6 +98,27 @@ grep --quiet '^| E5 |' "$scratch/report/summary.md"
 "$stillpoint" compare "$scratch/before.json" "$scratch/before.json" | tail -n 2 | tee "$scratch/same"
 [[ $(grep --count 'no difference seen in' "$scratch/same") == 2 ]]
 
+echo "-- claims"
+# Whether they hold is no matter here, where nothing is measured for long: each has a verdict. Results that refute all
+# claims, or none, are told apart.
+claims() { # claims OPTION...: their verdicts, and its exit status
+    "$stillpoint" claims --only read,percpu "$@" >"$scratch/claims.txt" 2>"$scratch/errors" || return
+}
+claims --seconds 1 --out-dir "$scratch/claims" || true
+claimed=$(grep --count -E '(holds|does not hold) here' "$scratch/claims.txt" || true)
+[[ $claimed -gt 3 && $claimed == $(grep --count -E '`claims --only (read|percpu)`' docs/claims.md) ]] ||
+    { cat "$scratch/claims.txt" "$scratch/errors" >&2; exit 1; }
+scaled() { # scaled FACTOR: our costs, times FACTOR
+    jq --argjson by "$1" '.results[].ratios[] |= (.median *= $by | .min *= $by | .max *= $by)' \
+        "$scratch/claims/report.json" >"$scratch/scaled.json"
+}
+scaled 1e-6
+claims --from "$scratch/scaled.json" || { cat "$scratch/claims.txt" >&2; echo "true claims are refuted" >&2; exit 1; }
+scaled 1e6
+if claims --from "$scratch/scaled.json"; then echo "false claims hold" >&2; exit 1; fi
+[[ $(grep --count 'does not hold here' "$scratch/claims.txt") == "$claimed" ]]
+grep --quiet "$claimed do not hold here" "$scratch/errors"
+
 echo "-- torture flood, with two allocators (ci/torture.sh runs the rest)"
 for features in "" mimalloc; do
     cargo run --release --package stillpoint-torture --features "$features" --target-dir "$target" -- flood --count 5000000 --stall-seconds 0.5

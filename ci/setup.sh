@@ -76,9 +76,12 @@ for target in "${targets[@]}"; do
 done
 
 # Beside what the user may have installed.
-has_public_api() { [[ $(target/tools/bin/cargo-public-api --version 2>/dev/null) == *" $cargo_public_api" ]]; }
-has_public_api || cargo install --quiet --debug --locked --root target/tools "cargo-public-api@$cargo_public_api" ||
-    echo "cargo could not install cargo-public-api" >&2
+tools=("cargo-public-api $cargo_public_api" "cargo-semver-checks $cargo_semver_checks" "cargo-fuzz $cargo_fuzz")
+has_tool() { [[ $("target/tools/bin/$1" --version 2>/dev/null) == *" $2" ]]; }
+for tool in "${tools[@]}"; do
+    has_tool $tool || cargo install --quiet --debug --locked --root target/tools "${tool/ /@}" ||
+        echo "cargo could not install $tool" >&2
+done
 has_ziglang() { [[ $(target/tools/python/bin/pip show ziglang 2>/dev/null) == *"Version: $ziglang"$'\n'* ]]; }
 has_ziglang || { python3 -m venv target/tools/python && target/tools/python/bin/pip install --quiet "ziglang==$ziglang"; } ||
     echo "pip could not install ziglang" >&2
@@ -94,7 +97,7 @@ for toolchain in "$rust_stable" "$rust_oldest" "$rust_nightly"; do present "Rust
 for target in "${targets[@]}"; do present "the standard library for $target" has_target "$target"; done
 present "rust-src of $rust_nightly" has_source
 present "Miri of $rust_nightly" has_miri
-present "cargo-public-api $cargo_public_api" has_public_api
+for tool in "${tools[@]}"; do present "$tool" has_tool $tool; done
 present "ziglang $ziglang" has_ziglang
 for package in $(missing); do present "$package" false; done
 for component in fmt clippy; do present "cargo $component" cargo "$component" --version; done
@@ -102,7 +105,7 @@ for component in fmt clippy; do present "cargo $component" cargo "$component" --
 echo "-- versions"
 rustc --version
 rustc "+$rust_nightly" --version
-echo "cargo-public-api $cargo_public_api, ziglang $ziglang"
+printf '%s\n' "${tools[@]}" "ziglang $ziglang"
 sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release
 uname -r
 ldd --version | sed -n 1p

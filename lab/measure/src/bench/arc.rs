@@ -67,7 +67,10 @@ fn config(threads: Threads, held: usize) -> Config {
 }
 
 /// Returns the nanoseconds of a load, in threads that hold guards.
-fn time_reads_holding<S: ReadSide>((threads, held): (Threads, usize), slice: Duration) -> anyhow::Result<f64> {
+fn time_reads_holding<S: ReadSide>(
+    (threads, held): (Threads, usize),
+    slice: Duration,
+) -> anyhow::Result<f64> {
     let shared = &S::new();
     threads.measure(slice, |timed_loop| {
         let reader = shared.reader();

@@ -2,7 +2,7 @@
 //!
 //! A claim is a ratio in `docs/report/summary.json`: each figure of the README's table, and each target that was missed.
 //! Its tolerance is one rule for all: a ratio holds if its median here is worse by at most a factor of [`TOLERANCE`], or
-//! as bad as the worst round of the published run. What is better holds too. The page `docs/claims.md` is
+//! as bad as the worst round of the published run, as long as a gain stays one. What is better holds too. The page `docs/claims.md` is
 //! [filled](super::fill) from the same list.
 
 use std::path::PathBuf;
@@ -67,12 +67,18 @@ impl Claim {
         if RATES.contains(&self.metric) { Better::Higher } else { Better::Lower }
     }
 
-    /// Returns the worst ratio that is within the tolerance.
+    /// Returns the worst ratio that is within the tolerance. Rounds that disagree turn no gain into a loss.
     fn bound(&self) -> f64 {
         let rounds = self.range.split("..").filter_map(|end| end.parse().ok());
         match self.better() {
-            Better::Lower => rounds.fold(self.ratio * TOLERANCE, f64::max),
-            Better::Higher => rounds.fold(self.ratio / TOLERANCE, f64::min),
+            Better::Lower => {
+                let bound = self.ratio * TOLERANCE;
+                rounds.fold(bound, f64::max).min(if bound < 1.0 { 1.0 } else { f64::INFINITY })
+            }
+            Better::Higher => {
+                let bound = self.ratio / TOLERANCE;
+                rounds.fold(bound, f64::min).max(if bound > 1.0 { 1.0 } else { 0.0 })
+            }
         }
     }
 
@@ -300,6 +306,9 @@ mod tests {
         assert_eq!(verdict(&cost, &COST, &[1.0, 3.1, 3.1]), "does not hold here, in doubt");
         assert_eq!(verdict(&cost, &COST, &[]), "not measured here: ");
         assert_eq!(verdict(&claim("pair_ns", 2.0, "1.50..4.00"), &COST, &[3.9]), "holds here");
+        assert_eq!(claim("pair_ns", 0.5, "0.40..1.50").refuted(), "above 1.00x");
+        assert_eq!(claim("mops", 2.0, "0.50..4.00").refuted(), "below 1.00x");
+        assert_eq!(claim("mops", 1.2, "0.50..4.00").refuted(), "below 0.50x");
     }
 
     #[test]
