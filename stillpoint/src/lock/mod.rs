@@ -58,6 +58,8 @@
 //!   slice of some milliseconds each. A thread that holds another lock delays its waiters by that time, and a
 //!   timed wait may take as much longer. Threads that are bound to one CPU, or have a deadline or a real-time priority, do
 //!   not yield.
+//! - A thread that waits for a [`Condvar`] spins for up to twelve microseconds before it sleeps, or for two if more threads
+//!   than CPUs have waited for one; less often if that has had no success. In a process with one CPU it does not.
 //! - A contended acquisition calls `sched_getscheduler`, `sched_getaffinity`, `sched_yield`, `futex` and the clock. A
 //!   seccomp filter may deny the first three by an error. A filter that kills the process has to allow them.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. A thread whose timed waits have

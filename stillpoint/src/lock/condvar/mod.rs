@@ -1,8 +1,8 @@
 //! A condition variable for mutexes on [`RawMutex`](super::RawMutex).
 //!
 //! A waiter appends itself to a [list](list) while it holds the mutex, releases the mutex, [spins](patience) for a
-//! short time, and sleeps until a notifier has taken it from the list. A notifier has changed the condition under the mutex. If the list is empty, it returns.
-//! Otherwise it takes the first waiters from the list, and wakes just these.
+//! short time, and sleeps until a notifier has taken it from the list. A notifier has changed the condition under the
+//! mutex. If the list is empty, it returns. Otherwise it takes the first waiters from the list, and wakes just these.
 //!
 //! So a notification makes no system call for waiters that have been notified and wait for a CPU, which takes longer
 //! than most critical sections. And it does not keep other waiters from sleeping, which then would contend for the
