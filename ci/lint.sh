@@ -9,4 +9,5 @@ cargo clippy --workspace --all-targets \
 cargo clippy --package stillpoint-measure --all-targets -- -D warnings
 cargo clippy --package stillpoint-posts --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets -- -D warnings
+cargo clippy --package stillpoint-collections --all-targets --features rayon,serde -- -D warnings
 cargo clippy --package stillpoint --all-targets --features lock_api_04,lock-events,tracing,metrics,section-locations,send_guard,serde,signal-fence -- -D warnings

@@ -30,7 +30,12 @@ struct Session {
 type Sessions = HashMap<usize, Session, RandomState, srcu::Domain>;
 
 /// Receives messages, with one reference to the session from the first to the last.
-async fn serve(sessions: Arc<Sessions>, id: usize, mut messages: mpsc::Receiver<u64>, found: Arc<Barrier>) -> u64 {
+async fn serve(
+    sessions: Arc<Sessions>,
+    id: usize,
+    mut messages: mpsc::Receiver<u64>,
+    found: Arc<Barrier>,
+) -> u64 {
     let guard = sessions.domain().enter_owned();
     let Some(session) = sessions.get(&id, &guard) else { return 0 };
     // Now all tasks have references, on a single thread.

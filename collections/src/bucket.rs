@@ -361,7 +361,10 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
     pub fn room_here(&self, hash: u64) -> Option<usize> {
         let header = self.own_header();
         let mut is_absent = header & CHAINED == 0;
-        step!("absence-here-not-confirmed", is_absent &= Slots::with(header, fingerprint(hash)).next().is_none());
+        step!(
+            "absence-here-not-confirmed",
+            is_absent &= Slots::with(header, fingerprint(hash)).next().is_none()
+        );
         Slots::with(header, 0).next().filter(|_| is_absent)
     }
 

@@ -79,7 +79,11 @@ impl<E: Hashed> Stripes<E> {
     #[cfg(not(loom))]
     pub fn reset(&self) {
         // Relaxed: no other thread has the map.
-        self.0.get().into_iter().flat_map(|all| all.iter()).for_each(|stripe| stripe.entries.store(0, Relaxed));
+        self.0
+            .get()
+            .into_iter()
+            .flat_map(|all| all.iter())
+            .for_each(|stripe| stripe.entries.store(0, Relaxed));
     }
 
     /// Returns the number of entries: exact if no thread changes it at the same time.

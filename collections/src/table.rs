@@ -20,10 +20,10 @@ use core::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::bucket::{Bucket, Hashed, Moved};
-#[cfg(loom)]
-use crate::model::NoMemory;
 #[cfg(not(loom))]
 use crate::memory::{self, NoMemory, Zeroed};
+#[cfg(loom)]
+use crate::model::NoMemory;
 use crate::stripes::{Stripe, Stripes};
 use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, step};
 

@@ -2,8 +2,8 @@
 #![cfg(not(loom))]
 
 use stillpoint::{rcu, srcu};
-use stillpoint_collections::{HashMap, HashSet};
 use stillpoint_collections::hash_map::Operation;
+use stillpoint_collections::{HashMap, HashSet};
 use support::panics::panic_of;
 
 /// Checks that the call panics where it stands, with a message that has this in it.

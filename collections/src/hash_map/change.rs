@@ -95,9 +95,7 @@ where
         let hash = self.hasher.hash_one(&key);
         match self.insert_if_absent(Entry { hash, key, value }, guard) {
             Ok(new) => Ok(&new.value),
-            Err((entry, unused)) => {
-                Err(OccupiedError { current: &entry.value, not_inserted: unused.value })
-            }
+            Err((entry, unused)) => Err(OccupiedError { current: &entry.value, not_inserted: unused.value }),
         }
     }
 

@@ -3,9 +3,7 @@
 use core::borrow::Borrow as _;
 use core::hash::{BuildHasher, Hash};
 
-use rayon::iter::{
-    FromParallelIterator, IntoParallelIterator, ParallelExtend, ParallelIterator as _,
-};
+use rayon::iter::{FromParallelIterator, IntoParallelIterator, ParallelExtend, ParallelIterator as _};
 use stillpoint::EnterSection;
 use stillpoint::rcu::RcuDomain;
 

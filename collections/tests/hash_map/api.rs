@@ -180,7 +180,10 @@ fn entry_is_removed_if_the_closure_accepts_it() {
         let guard = rcu::enter();
         (1..30).for_each(|key| _ = map.insert(key, key, &guard));
         for key in 0..30 {
-            assert_eq!(map.remove_if(&key, |_, value| value % 2 == 1, &guard), (key % 2 == 1).then_some((&key, &key)));
+            assert_eq!(
+                map.remove_if(&key, |_, value| value % 2 == 1, &guard),
+                (key % 2 == 1).then_some((&key, &key))
+            );
         }
         assert_eq!(map.remove_if(&30, |_, _| unreachable!("no entry"), &guard), None);
         assert_eq!(map.len(), 15);

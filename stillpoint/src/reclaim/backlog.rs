@@ -107,7 +107,11 @@ impl Amount {
     /// One callback.
     #[inline(always)]
     pub fn of(callback: &Callback) -> Self {
-        Self { count: callback.values(), unknown: callback.is_unknown().into(), bytes: callback.bytes() as u64 }
+        Self {
+            count: callback.values(),
+            unknown: callback.is_unknown().into(),
+            bytes: callback.bytes() as u64,
+        }
     }
 
     /// What it counts for in a long grace period.

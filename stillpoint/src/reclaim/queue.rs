@@ -420,7 +420,14 @@ impl Queue {
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self) {
         let (owner, front) = (&self.owner, &self.front);
-        for position in [&owner.tail, &owner.urgent_end, &owner.worker_end, &owner.ready, &owner.more_values, &owner.next_gp] {
+        for position in [
+            &owner.tail,
+            &owner.urgent_end,
+            &owner.worker_end,
+            &owner.ready,
+            &owner.more_values,
+            &owner.next_gp,
+        ] {
             position.store(0, Relaxed);
         }
         for position in [&front.completed, &front.ready_end, &front.waiting_end] {

@@ -66,7 +66,8 @@ pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result
     let mut systems: Vec<_> =
         REMOTES.iter().map(|remote| System { name: remote.system, measure: remote.name }).collect();
     let mut cells = Vec::new();
-    let (gets, threads): (&[usize], &[usize]) = if budget.quick { (&[0], &[1, 2]) } else { (&GETS, &THREADS) };
+    let (gets, threads): (&[usize], &[usize]) =
+        if budget.quick { (&[0], &[1, 2]) } else { (&GETS, &THREADS) };
     for keys in [u64::NAME, String::NAME] {
         for &gets in gets {
             cells.extend(threads.iter().map(|&threads| (keys, gets, threads)));
@@ -129,7 +130,8 @@ fn run<K: Key, M: Map<K>>(load: &Load) -> anyhow::Result<Answer> {
         thread::sleep(load.time);
         controls.stop();
         let steps = join_all(threads)?.into_iter().sum::<anyhow::Result<u64>>()? as f64;
-        let [cpu, wall] = [process_cpu_time() - cpu, begin.elapsed()].map(|time| time.as_nanos() as f64 / steps);
+        let [cpu, wall] =
+            [process_cpu_time() - cpu, begin.elapsed()].map(|time| time.as_nanos() as f64 / steps);
         let peak = memory::status("VmHWM").context("the kernel does not say how much memory was resident")?;
         Ok([cpu, wall, peak.saturating_sub(before) as f64])
     })

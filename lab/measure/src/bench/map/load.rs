@@ -90,7 +90,9 @@ pub(super) fn run<M: Map>(maps: &mut Maps<M>, cell: Cell, slice: Duration) -> an
         let _thread = M::register();
         let map = M::for_entries(cell.size);
         let step = cell.universe() / cell.size;
-        (0..cell.universe()).step_by(step).for_each(|number| map.insert(u64::with_number(number), number as u64));
+        (0..cell.universe())
+            .step_by(step)
+            .for_each(|number| map.insert(u64::with_number(number), number as u64));
         if cell.reads < 100 {
             // For a while: a table that the numbers fill exactly would be resized during a measurement.
             let more = || (1..cell.universe()).step_by(16);
