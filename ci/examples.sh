@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The library's examples run to their end, and check their results. The features `tracing`, `metrics` and `serde` report
-# what they should, and the examples of the lock work. Debug builds; takes some seconds after the builds of the tests.
+# what they should, and the examples of the lock and of the hash map work. Debug builds; takes some seconds after the builds
+# of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
 
-programs=(hot_reload connection_table metrics_endpoint job_queue sorted_list)
+programs=(hot_reload connection_table sessions metrics_endpoint job_queue sorted_list)
 cargo build --workspace --examples
 for program in "${programs[@]}"; do
     echo "-- $program"
@@ -15,6 +16,7 @@ done
 echo "-- tracing, metrics and serde"
 cargo test --workspace --features stillpoint-integrations/tests --test metrics --test serde --test tracing --quiet
 cargo test --package stillpoint --features lock-events,metrics,tracing --doc --quiet metrics
+cargo test --package stillpoint-collections --features rayon,serde --test hash_map --quiet features::
 
 echo "-- locks of lock_api 0.5, guards that are Send, stall reports with the places of sections"
 features=(--package stillpoint --features lock_api_05,section-locations,send_guard)

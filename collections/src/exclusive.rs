@@ -45,13 +45,20 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     /// Adds an entry of a key that the map does not have.
     #[track_caller]
     pub fn add(&mut self, entry: Owned<E>) {
-        self.stripes.of_hash(entry.hash()).count(1);
-        let (first, entries) = (self.buckets_for(0), self.len());
         if self.current.get_mut().is_null() {
-            self.current = Atomic::new(Owned::new(Table::new(first)));
+            self.current = Atomic::new(Owned::new(Table::new(self.buckets_for(0))));
         }
-        let Some(table) = self.table_mut() else { unreachable!("there is a table") };
-        if table.add(entry) && entries > table.len() * FULL {
+        self.stripes.of_hash(entry.hash()).count(1);
+        if self.table_mut().is_some_and(|table| table.add(entry)) {
+            self.grow();
+        }
+    }
+
+    /// Doubles the table if it has more entries than it should.
+    #[cold]
+    fn grow(&mut self) {
+        let entries = self.len();
+        if let Some(table) = self.table_mut().filter(|table| entries > table.len() * FULL) {
             let mut larger = Table::new(2 * table.len());
             table.drain(|_| true, &mut |entry| _ = larger.add(entry));
             *table = larger;

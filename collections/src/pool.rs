@@ -5,7 +5,7 @@
 //!
 //! Writers collect what they remove in a batch of [`BATCH`], under the lock of the stripe. A full batch is deferred as
 //! one callback, which drops the entries after a grace period and gives their memory back to the stripe. So a table
-//! whose entries come and go hardly allocates, and its memory stays in the caches.
+//! whose entries come and go hardly allocates.
 //!
 //! # Invariants
 //!
@@ -23,7 +23,7 @@ use crate::stripes::Stripe;
 use crate::sync::{DeferOptions, Domain, step};
 
 /// Entries of a batch.
-const BATCH: usize = 16;
+const BATCH: usize = if cfg!(loom) { 1 } else { 16 };
 /// What the entries of a batch own on the heap, at most, in bytes, before it is deferred, however few they are.
 const BATCH_BYTES: usize = 16 << 10;
 /// Free entries of a stripe, at most.

@@ -64,8 +64,9 @@ impl<'g, E: Hashed, D: Domain> Spot<'g, E, D> {
         section: &'g D::Section,
     ) -> Result<&'g E, E> {
         let stripe = tables.stripes.of_hash(hash);
-        // Not under the lock.
+        // Both not under the lock.
         let memory = (!stripe.has_free()).then(Box::<E>::new_uninit);
+        let heap_bytes = self.heap_bytes();
         let mut pool = stripe.lock();
         let slot = if !self.is_current(section) {
             None
@@ -83,12 +84,12 @@ impl<'g, E: Hashed, D: Domain> Spot<'g, E, D> {
             None
         } else {
             self.bucket.replace_here(slot, new);
-            self.retire(&mut pool)
+            self.retire(heap_bytes, &mut pool)
         };
         stripe.update_free(&pool);
         drop(pool);
         if !self.entry.is_null() {
-            self.dispose(tables, hash, batch, domain);
+            self.dispose(tables, hash, heap_bytes, batch, domain);
         }
         Ok(new.as_ref().expect("not null"))
     }
@@ -97,6 +98,7 @@ impl<'g, E: Hashed, D: Domain> Spot<'g, E, D> {
     #[inline(always)]
     pub fn remove(&self, tables: &Tables<E, D>, hash: u64, domain: &D, section: &'g D::Section) -> bool {
         let stripe = tables.stripes.of_hash(hash);
+        let heap_bytes = self.heap_bytes();
         let mut pool = stripe.lock();
         if !self.is_current(section) || !self.bucket.has(self.slot, self.entry, section) {
             return false;
@@ -105,31 +107,42 @@ impl<'g, E: Hashed, D: Domain> Spot<'g, E, D> {
         let entries = stripe.count(-1);
         let is_sparse =
             tables.estimate(entries) < self.table.len() * SPARSE && tables.is_sparse(self.table, stripe);
-        let batch = self.retire(&mut pool);
+        let batch = self.retire(heap_bytes, &mut pool);
         drop(pool);
-        self.dispose(tables, hash, batch, domain);
+        self.dispose(tables, hash, heap_bytes, batch, domain);
         if is_sparse {
             tables.resize_if_needed(true, section);
         }
         true
     }
 
-    /// Gives the entry, which is unlinked, to the pool, if its destructor may run whenever. Returns the batch if it is
-    /// full.
+    /// Returns what the entry owns on the heap, if that is known; then it goes to the pool.
     #[inline(always)]
-    fn retire(&self, pool: &mut Pool<E>) -> Option<Batch<E>> {
-        let heap_bytes = self.entry.as_ref()?.heap_bytes()?;
+    fn heap_bytes(&self) -> Option<usize> {
+        self.entry.as_ref()?.heap_bytes()
+    }
+
+    /// Gives the entry, which is unlinked, to the pool, unless its heap bytes are unknown. Returns the batch if it is full.
+    #[inline(always)]
+    fn retire(&self, heap_bytes: Option<usize>, pool: &mut Pool<E>) -> Option<Batch<E>> {
         let entry = NonNull::new(self.entry.as_ptr().cast_mut())?;
         // SAFETY: entries come from a `Box`, and it is unlinked.
-        unsafe { pool.retire(entry, heap_bytes) }
+        unsafe { pool.retire(entry, heap_bytes?) }
     }
 
     /// Disposes of a full batch, or of the entry if it was not given to the pool.
     #[inline(always)]
-    fn dispose(&self, tables: &Tables<E, D>, hash: u64, batch: Option<Batch<E>>, domain: &D) {
+    fn dispose(
+        &self,
+        tables: &Tables<E, D>,
+        hash: u64,
+        heap_bytes: Option<usize>,
+        batch: Option<Batch<E>>,
+        domain: &D,
+    ) {
         if let Some(batch) = batch {
             tables.stripes.defer(hash, batch, tables.options, domain);
-        } else if self.entry.as_ref().is_some_and(|entry| entry.heap_bytes().is_none()) {
+        } else if heap_bytes.is_none() {
             // SAFETY: it is unlinked.
             unsafe { writer::retire(tables, self.entry, domain) };
         }

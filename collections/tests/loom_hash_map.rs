@@ -31,6 +31,12 @@ impl Hashed for Entry {
     }
 }
 
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.access.exclusive();
+    }
+}
+
 type Map = Tables<Entry, Model>;
 
 /// A key of a bucket. Two keys with the same `top` have the same fingerprint.
@@ -163,6 +169,12 @@ fn entry_of_a_chained_bucket_stays_found() {
     const FULL: [u64; SLOTS + 1] =
         [key(0, 1, 0), key(0, 2, 0), key(0, 3, 0), key(0, 4, 0), key(0, 5, 0), key(0, 6, 0), OLD];
     explore(3, &FULL, reuse, |map| stays_found(map, NEW));
+}
+
+/// Refutes: batch-without-grace-period
+#[test]
+fn removed_entry_stays_for_its_readers() {
+    explore(3, &[OLD], |map| assert_eq!(remove(map, OLD), Some(OLD)), |map| _ = get(map, OLD));
 }
 
 #[test]
@@ -310,7 +322,7 @@ fn reserve_moves_buckets_that_other_threads_have_claimed() {
         let map = map(&[]);
         resize(&map, 4);
         let writer = spawn(&map, |map| assert_eq!(insert(map, MOVER, 1), None));
-        map.reserve(9, &Model, &());
+        map.reserve(9, &Model, &()).expect("memory");
         assert!(map.capacity(&()) >= 9, "no room");
         writer.join().unwrap();
         assert_eq!(get(&map, MOVER), Some(1));

@@ -47,8 +47,8 @@ where
 
     /// Returns the values of several keys, in their order.
     ///
-    /// In a table that is larger than the caches, this takes a fraction of the time of as many calls of
-    /// [`get`](Self::get): the waits for memory overlap. Eight to 32 keys at a time are best.
+    /// For tables that are larger than the caches: it begins to fetch all buckets, and then all entries, before it looks
+    /// the first key up, so that the waits for memory overlap.
     ///
     /// The lookups are not one: other threads may change the map between two of them.
     ///

@@ -224,8 +224,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     ///
     /// Strings, numbers and other types of the standard library that only own memory need no option: they are dropped
     /// by the threads that change the map. If the destructors of your types are as harmless, allow that with
-    /// [`run_on_retiring_thread`](DeferOptions::run_on_retiring_thread): a table whose entries come and go is then
-    /// several times faster, as the thread that allocated an entry frees it.
+    /// [`run_on_retiring_thread`](DeferOptions::run_on_retiring_thread): the thread
+    /// that allocated an entry then frees it, where the worker of the domain would.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -4,6 +4,16 @@
 //! costs two cache misses in a large table, as in a map of one thread, and a read-side critical section around it,
 //! which takes about a nanosecond. [`stillpoint::rcu`] explains sections and grace periods.
 //!
+//! A map in an [`srcu::Domain`](stillpoint::srcu::Domain) lends references that a task may hold across `.await`, and no
+//! operation of another task waits for them: the example `sessions` shows that.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `serde` | `Serialize` and `Deserialize` for maps and sets |
+//! | `rayon` | parallel iterators over maps and sets, and `collect` and `extend` from such iterators |
+//!
 //! # How it works
 //!
 //! A bucket is a cache line: eight bytes of header, six pointers to entries, and a pointer to another bucket for those
@@ -22,7 +32,13 @@
 //! The table shrinks in the same way, if there is less than one entry for each bucket, but keeps the room that was
 //! [reserved](HashMap::reserve).
 //!
-//! The comments in the source (`bucket.rs`, `table.rs`) explain why this is correct, and `docs/proof.md` says what has
+//! Entries that only own memory, such as numbers and strings, are collected where they are removed, and deferred sixteen
+//! at a time. After a grace period their memory goes back to the part of the map that it came from, and the next
+//! insertions there use it again. Up to fifteen of them, with 16 KiB, may wait for that in each part of the map for as long
+//! as nothing else is removed there; [`shrink_to_fit`](HashMap::shrink_to_fit) defers them at once. Entries of other types
+//! are retired one by one: see [`HashMap::with_defer_options`].
+//!
+//! The comments in the source (`bucket.rs`, `table.rs`, `pool.rs`) explain why this is correct, and `docs/proof.md` says what has
 //! been checked.
 //!
 //! # Why not
@@ -51,7 +67,8 @@
 //! - Changes and lookups of one key are linearizable. Those of different keys are ordered as a Release and an Acquire
 //!   are: two threads that each insert a key and then look up the other's may both find nothing, unless there is a
 //!   `SeqCst` fence between the two.
-//! - Destructors of entries run in the worker of the domain.
+//! - Destructors of entries run in the worker of the domain, except for types that only own memory, or if the
+//!   [options](HashMap::with_defer_options) allow otherwise.
 //! - Hashers must spread the lowest bits, as for the map of the standard library. Keys whose hashes are equal are
 //!   searched one after the other.
 //! - A global allocator must not use a map: the map allocates under its locks.

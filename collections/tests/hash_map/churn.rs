@@ -13,7 +13,6 @@ use support::deadline::deadline;
 const ROUNDS: u64 = if cfg!(miri) { 200 } else { 2000 };
 
 /// All keys are in one stripe, so that the first batch is soon full.
-/// Refutes: batch-without-grace-period
 #[test]
 fn removed_entry_stays_as_it_was_while_its_reader_is_inside() {
     let map = HashMap::with_hasher(Masked(!0xFFF));

@@ -16,6 +16,7 @@
 //! | the same, where readers keep what they have read: configuration of a request, a snapshot in a structure | [`ArcCell`](crate::arc::ArcCell) in [`arc`](crate::arc) | a long section, or a clone of an [`Arc`](std::sync::Arc) | sections should be short; threads that clone write one shared word |
 //! | the same, in a loop that loads in each iteration, and may keep an old value until it loads again | [`arc::Cache`](crate::arc::Cache) | [`Rcu`](crate::rcu::Rcu) | a check is a comparison of two pointers |
 //! | a map with changing entries | `HashMap` in the crate `stillpoint-collections` | `RwLock<HashMap>`, or one `Rcu` of the map | readers of a lock write a shared word; [`modify`](crate::rcu::Rcu::modify) copies the value |
+//! | the same, where async tasks hold references across `.await` | the `HashMap` in a [domain](crate::srcu::Domain) of [`srcu`](crate::srcu) | a map of locks | a task that sleeps with a reference blocks no other task |
 //! | a list, map or queue of your own, whose nodes threads link and unlink | [`rcu::Atomic`](crate::rcu::Atomic), [`rcu::retire_shared`](crate::rcu::retire_shared) | reference counts in each node | readers would write to each node that they visit |
 //! | a number that all threads add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line moves from CPU to CPU |
 //! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram in a mutex | the same |
@@ -94,12 +95,13 @@
 //! assert_eq!((*current, REQUESTS.sum(), ADMITTED.lock().len()), (20, 4, 4)); // all are below both limits
 //! ```
 //!
-//! The repository has longer programs in `stillpoint/examples`, and `connection_table` in `collections/examples`:
+//! The repository has longer programs in `stillpoint/examples` and `collections/examples`:
 //!
 //! | `cargo run -p stillpoint --example` | shows |
 //! |---|---|
 //! | `hot_reload` | configuration that is edited while threads use it (`rcu`) |
 //! | `connection_table` (`-p stillpoint-collections`) | a hash map in a packet loop, and final bills (`qsbr`) |
+//! | `sessions` (`-p stillpoint-collections`) | a hash map whose references async tasks keep across `.await` (`srcu`) |
 //! | `metrics_endpoint` | counters and histograms, read over HTTP (`percpu`) |
 //! | `job_queue` | many threads on one CPU (`lock`) |
 //! | `sorted_list` | a list of nodes that threads link and unlink (`rcu::Atomic`) |
