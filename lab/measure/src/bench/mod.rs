@@ -1,6 +1,5 @@
 //! `bench`: the library beside its peers.
 
-pub mod arc;
 pub mod callback;
 pub mod fence;
 pub mod lock;
@@ -30,18 +29,12 @@ pub struct Args {
 
 /// Callbacks last: liburcu keeps a registered worker from then on. All are parts of the report but `urcu`, which needs
 /// installed libraries.
-const BENCHES: [Offer; 14] = [
+const BENCHES: [Offer; 13] = [
     ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
     ("sync", "The latency of synchronize()", 60.0, sync::run),
     ("fence", "The process-wide fence", 30.0, fence::run),
     ("qsbr", "QSBR: a read, a report, and the rate of updates beside readers", 40.0, qsbr::run),
     ("srcu", "SRCU: a section, and a grace period that waits for many of them", 30.0, srcu::run),
-    (
-        "arc",
-        "Atomic Arcs: a load beside guards that are held, and a store beside idle threads",
-        40.0,
-        arc::run,
-    ),
     ("percpu", "Per-CPU counters, pools, histograms, rings, values, and the CPU number", 40.0, percpu::run),
     ("lock", "Mutexes: throughput, fairness, and how long threads wait", 600.0, lock::run),
     (

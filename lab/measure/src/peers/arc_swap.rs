@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-use super::{ReadSide, Stores, VALUE, read_side};
+use super::{ReadSide, VALUE, read_side};
 
 /// For short sections: `load()`, its fast path.
 pub struct Load(ArcSwap<u64>);
@@ -17,12 +17,6 @@ read_side!(
     |this| this.0.load(),
     |_this, guard| ***guard
 );
-
-impl Stores for Load {
-    fn store(&self, pointer: Arc<u64>) {
-        self.0.store(pointer);
-    }
-}
 
 /// What its documentation recommends for values that are held for long, as across `.await`.
 pub struct LoadFull(ArcSwap<u64>);

@@ -180,13 +180,6 @@ pub fn time_nested_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyh
     })
 }
 
-/// Readers of an atomic `Arc`.
-#[cfg(feature = "bench")]
-pub trait Stores: ReadSide {
-    /// Replaces the pointer.
-    fn store(&self, pointer: std::sync::Arc<u64>);
-}
-
 /// Readers for which an updater can wait.
 pub trait GracePeriods: ReadSide {
     /// Waits for a grace period; the calling thread is not registered.

@@ -160,9 +160,6 @@ read_side!(
     |this, guard| *this.pointer.load(guard)
 );
 
-#[cfg(feature = "bench")]
-pub mod arc;
-
 lock!(stillpoint::lock::Mutex<u64>, OURS);
 
 /// Our lock with another policy.
