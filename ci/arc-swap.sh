@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
-# compat/arc-swap keeps the promises of arc-swap. In place of it, arc-swap's own tests pass: `random`, `stress`, those of
-# its bugs 198 and 210, the documented examples, and the tests inside its source, which check counts. Crates that use it
-# pass their own tests, unmodified: vm-memory, triomphe and log4rs. The reproducers of its bugs 210 and 214 fail on the
-# releases that have these. (Those of 198 and 203 are orderings: Miri finds them there with one of some thousand seeds.) Cargo fetches the crates; none of their code is in this
-# repository. Then the cells run in Miri, with many seeds (`ci/setup.sh`). Four minutes, after the builds.
+# compat/arc-swap keeps the promises of arc-swap. In place of it, arc-swap's own tests pass, unmodified: `random`, `stress`,
+# those of its bugs 198 and 210, the documented examples, and the tests inside its source, which check counts. Cargo
+# fetches arc-swap; none of its code is in this repository. Two minutes, after the builds.
 #
 #   ci/arc-swap.sh          checks, with the crates of Cargo.lock and ci/crates.txt
 #   ci/arc-swap.sh record   adds to ci/crates.txt what is missing there (after `ci/compat.sh record`), and checks
@@ -12,10 +10,8 @@ cd "$(dirname "$0")/.."
 source ci/versions.sh
 source ci/pin.sh
 
-# The newest versions whose packages contain their tests.
-version=1.9.5 vm_memory=0.18.0 triomphe=0.1.17 log4rs=1.4.0
-# The last releases with the bugs 210 (the address of a freed value, in another cell) and 214 (weak and strong pointers).
-before_210=1.9.4 before_214=1.9.3
+# The newest version.
+version=1.9.5
 
 # The tests inside arc-swap's source. Those that run here are unmodified: cut out, and compiled with this package's items
 # in place of the source's. `counts` says that a test checks exact counts.
@@ -78,8 +74,8 @@ fail() {
     exit 1
 }
 
-rm -rf "$scratch"/{fetch,vendor,own,users,old}
-mkdir -p "$scratch"/{fetch/src,own/inside/src,own/docs,own/tests,users,old}
+rm -rf "$scratch"/{fetch,vendor,own}
+mkdir -p "$scratch"/{fetch/src,own/inside/src,own/docs,own/tests}
 touch "$scratch/fetch/src/lib.rs"
 cat >"$scratch/fetch/Cargo.toml" <<END
 [package]
@@ -87,9 +83,6 @@ name = "fetch"
 edition = "2024"
 [dependencies]
 arc-swap = "=$version"
-vm-memory = { version = "=$vm_memory", features = ["backend-atomic"] }
-triomphe = { version = "=$triomphe", features = ["arc-swap"] }
-log4rs = { version = "=$log4rs" }
 [workspace]
 END
 pin "$scratch/fetch"
@@ -225,14 +218,10 @@ END
 
 # Lints on that code are not ours to judge. Assertions stay.
 export CARGO_TARGET_DIR=$scratch/build CARGO_PROFILE_DEV_OPT_LEVEL=1 RUSTFLAGS=--cap-lints=allow RUSTDOCFLAGS=--cap-lints=allow
-uses_ours() {
-    local tree
-    tree=$(cargo tree --quiet "$@" --workspace --invert arc-swap --depth 1 --edges normal)
-    grep --quiet --fixed-strings "$PWD/compat/arc-swap" <<<"$tree" || fail "the patch is not in use"
-}
 pin "$scratch/own"
 own=(--locked --manifest-path "$scratch/own/Cargo.toml")
-uses_ours "${own[@]}"
+tree=$(cargo tree --quiet "${own[@]}" --workspace --invert arc-swap --depth 1 --edges normal)
+grep --quiet --fixed-strings "$PWD/compat/arc-swap" <<<"$tree" || fail "the patch is not in use"
 
 echo "-- the tests inside arc-swap $version"
 cargo test --quiet "${own[@]}" --package inside --no-run
@@ -246,68 +235,3 @@ echo "${#inside[@]} as listed, $(printf '%s\n' "${inside[@]}" | grep -c =counts)
 echo "-- random, stress, bug-198, bug-210, and the documented examples"
 cargo test --quiet "${own[@]}" --package tests --tests --no-fail-fast
 cargo test --quiet "${own[@]}" --package docs --doc
-
-echo "-- the tests of vm-memory, triomphe and log4rs"
-users=$scratch/users
-cp -r "$scratch/vendor/vm-memory-$vm_memory" "$users/vm-memory"
-cp -r "$scratch/vendor/triomphe-$triomphe" "$users/triomphe"
-cp -r "$scratch/vendor/log4rs-$log4rs" "$users/log4rs"
-cat >"$users/Cargo.toml" <<END
-[workspace]
-members = ["log4rs", "triomphe", "vm-memory"]
-resolver = "2"
-[patch.crates-io]
-arc-swap = { path = "$PWD/compat/arc-swap" }
-END
-pin "$users"
-all=(--locked --manifest-path "$users/Cargo.toml")
-uses_ours "${all[@]}" --features vm-memory/backend-atomic,triomphe/arc-swap
-cargo test --quiet "${all[@]}" --package vm-memory --features backend-atomic,backend-mmap,backend-bitmap --lib
-cargo test --quiet "${all[@]}" --package triomphe --features arc-swap --lib
-cargo test --quiet "${all[@]}" --package log4rs --lib
-unset CARGO_PROFILE_DEV_OPT_LEVEL
-
-# fails_on VERSION FILE TEST TRIES: the reproducer, of a file of tests, fails on that release.
-fails_on() {
-    local version=$1 file=$2 test=$3 tries=$4 package=$scratch/old/$1 log
-    mkdir -p "$package/src"
-    touch "$package/src/lib.rs"
-    cat >"$package/Cargo.toml" <<END
-[package]
-name = "old"
-edition = "2024"
-autotests = false
-[dependencies]
-arc-swap = { version = "=$version", features = ["weak"] }
-[dev-dependencies]
-num_cpus = "1"
-[[test]]
-name = "reported"
-path = "$file"
-[workspace]
-END
-    pin "$package"
-    all=(--locked --manifest-path "$package/Cargo.toml" --test reported)
-    cargo test --quiet "${all[@]}" --no-run
-    for ((; tries > 0; tries--)); do
-        if ! log=$(cargo test --quiet "${all[@]}" "$test" 2>&1); then
-            grep --quiet "$test" <<<"$log" || { echo "$log" >&2; fail "$test: another failure"; }
-            echo "fails on arc-swap $version: $test"
-            return
-        fi
-    done
-    fail "$test passes on arc-swap $version"
-}
-echo "-- reported bugs, on the last releases that have them"
-fails_on "$before_214" "$PWD/compat/arc-swap/tests/reported.rs" bug_214_weak_store_leaves_strong_guards_alone 1
-fails_on "$before_210" "$original/tests/bug-210.rs" cross_instance_default 12
-
-echo "-- Miri"
-if ! cargo "+$rust_nightly" miri --version >/dev/null 2>&1; then
-    echo "CANNOT CHECK: Miri is not installed" >&2
-    exit 77 # see .ci/run
-fi
-# Files cannot be read, which the library expects. Its idle worker outlives the program, and counts as a leak.
-export MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-isolation-error=hide -Zmiri-ignore-leaks"
-MIRIFLAGS="$MIRIFLAGS -Zmiri-env-set=STILLPOINT_TEST_TIME_FACTOR=100 -Zmiri-many-seeds=0..32" \
-    cargo "+$rust_nightly" miri test --quiet --manifest-path compat/arc-swap/Cargo.toml --target-dir target/miri --test reported

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # The library in Miri, with strict provenance: pointers, guards, values that are retired, callbacks and their worker, in
-# domains of all kinds, and atomic `Arc`s. Miri checks aliasing, initialization, data races, and orderings weaker than the processor's.
+# domains of all kinds. Miri checks aliasing, initialization, data races, and orderings weaker than the processor's.
 #
 # Miri lacks `membarrier`, rseq and futexes of half a word. So fences are those of the backend `seqcst`, per-CPU data
 # uses atomics, and threads that sleep poll. Not checked: other backends, rseq critical sections, wake-ups, signals,
 # forks, locks. Only `stillpoint/src/sys`, `sync/native.rs` and `fence/membarrier.rs` depend on `cfg(miri)`.
 #
-# Needs Miri (`ci/setup.sh`). Takes two minutes after the build.
+# Needs Miri (`ci/setup.sh`). Takes a minute after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
@@ -30,13 +30,6 @@ export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
     callbacks::callback_may --skip raw_pointer_needs_no_allocation
 "${miri[@]}" --test qsbr -- handle::callback_waits handle::grace_period_waits handle::late_handle
 "${miri[@]}" --test srcu -- guard::clones_are_handles guard::dropped_task
-"${miri[@]}" --test arc -- deferred::guard_keeps deferred::destructor_on threads::guard_outlives
-echo "-- atomic Arcs, with many seeds"
-seeds() {
-    MIRIFLAGS="$MIRIFLAGS -Zmiri-many-seeds=$1" "${miri[@]}" "${@:2}"
-}
-"${miri[@]}" --test arc -- counts:: destructors::
-seeds 0..12 --test arc -- threads::guards_are_dropped stress::
 echo "-- the hash map"
 cargo "+$rust_nightly" miri test --quiet --package stillpoint-collections --target-dir target/miri --test hash_map -- \
     entry_is update_replaces compute_does view_has new_value map_works iterator_sees every_key static_map taken_apart \

@@ -52,6 +52,17 @@ impl<T: RefCnt, S: Strategy<T>> Access<T> for ArcSwapAny<T, S> {
     }
 }
 
+impl<T: RefCnt, S: Strategy<T>> ArcSwapAny<T, S> {
+    /// Returns an [`Access`] to a part of the value.
+    pub fn map<I, R, F>(&self, f: F) -> Map<&Self, I, F>
+    where
+        F: Fn(&I) -> &R + Clone,
+        Self: Access<I>,
+    {
+        Map::new(self, f)
+    }
+}
+
 /// A guard that dereferences to the value.
 #[doc(hidden)]
 #[derive(Debug)]

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use stillpoint::arc::ArcCell;
 
-use crate::access::{Access, Map};
 use crate::strategy::{CaS, DefaultStrategy, Strategy};
-use crate::{ArcSwapOption, AsRaw, Guard, RefCnt};
+use crate::{AsRaw, Guard, RefCnt};
 
 /// A counted pointer that threads load and replace at the same time: a
 /// [`stillpoint::arc::ArcCell`](stillpoint::arc::ArcCell) under the names of arc-swap.
@@ -86,15 +85,6 @@ impl<T: RefCnt, S: Strategy<T>> ArcSwapAny<T, S> {
     {
         self.cell.update(|current| f(current).into())
     }
-
-    /// Returns an [`Access`] to a part of the value.
-    pub fn map<I, R, F>(&self, f: F) -> Map<&Self, I, F>
-    where
-        F: Fn(&I) -> &R + Clone,
-        Self: Access<I>,
-    {
-        Map::new(self, f)
-    }
 }
 
 impl<T, S: Strategy<Arc<T>>> ArcSwapAny<Arc<T>, S> {
@@ -125,7 +115,7 @@ impl<T, S: Strategy<Option<Arc<T>>>> ArcSwapAny<Option<Arc<T>>, S> {
     }
 }
 
-impl<T> ArcSwapOption<T> {
+impl<T> ArcSwapAny<Option<Arc<T>>> {
     /// Creates one without a value, for statics.
     ///
     /// ```

@@ -1,6 +1,5 @@
-//! Reproducers of bugs that were reported to arc-swap, by the numbers there. `ci/arc-swap.sh` shows that those of 214, and of
-//! 210 in arc-swap's own test, fail on the releases that have the bugs. Those of 198 and 203 are orderings that are too
-//! weak: Miri finds them with one of some thousand seeds. The script runs all of them here in Miri, with other seeds.
+//! The shapes of bugs that were reported to arc-swap, by the numbers there. That of 214 shows on each run of a release with
+//! the bug; the others are races.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};

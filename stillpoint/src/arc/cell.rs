@@ -81,7 +81,8 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
 
     /// Loads the pointer. The guard dereferences to it.
     ///
-    /// Takes some two nanoseconds, however many guards the thread holds, up to 504; more of them increment the count. The
+    /// Executes no atomic read-modify-write, however many guards the thread holds, up to 504; more of them increment the
+    /// count. The
     /// first load of a thread registers it.
     ///
     /// In a signal handler: as [`rcu::enter`](crate::rcu#signal-handlers), and the handler must drop the guard before it

@@ -30,8 +30,8 @@
 //! | | a load | a store | destructors run | values |
 //! |---|---|---|---|---|
 //! | [`Exact`], the default | a guard | waits for a grace period: microseconds | in the storing thread, or where the last guard is dropped | any |
-//! | [`Deferred`] | the same | some 30 ns | soon, in a worker | `Send`, `'static` |
-//! | [`InDomain`] | a reference for a section, of [`rcu`](crate::rcu) or [`srcu`](crate::srcu): cheaper still | some 30 ns | soon, in a worker | `Send`, `'static` |
+//! | [`Deferred`] | the same | does not wait | soon, in a worker | `Send`, `'static` |
+//! | [`InDomain`] | a reference for a section, of [`rcu`](crate::rcu) or [`srcu`](crate::srcu): cheaper still | does not wait | soon, in a worker | `Send`, `'static` |
 //! | [`Cache`], of any of these | a comparison | the same | the same, and when each cache is next used | the same |
 //!
 //! Take [`Rcu`](crate::rcu::Rcu) if no reader keeps a value for longer than a section: it needs no `Arc`. Take an
@@ -71,6 +71,7 @@
 mod cache;
 mod cell;
 mod guard;
+mod protected;
 mod ref_cnt;
 mod strategy;
 mod thread;

@@ -3,7 +3,7 @@
 use core::mem;
 use std::sync::{PoisonError, RwLock};
 
-use super::guard::{Protected, cloned, load_counted, pay_guards, release};
+use super::protected::{Protected, cloned, load_counted, pay_guards, release};
 use super::ref_cnt::RefCnt;
 use super::thread::{Loads, wait_for_loads};
 use crate::rcu::published_ptr::PublishedPtr;
@@ -91,7 +91,7 @@ impl<T: RefCnt> sealed::Strategy<T> for Exact {
     }
 }
 
-/// A store takes some 30 ns, however many threads there are: a worker of the library releases the cell's reference to the
+/// A store does not wait, however many threads there are: a worker of the library releases the cell's reference to the
 /// old value soon, within milliseconds, and destroys the value if that was the last.
 ///
 /// So counts lag, [`Arc::try_unwrap`](std::sync::Arc::try_unwrap) of what a swap returns fails for a while, and

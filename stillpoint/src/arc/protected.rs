@@ -1,0 +1,154 @@
+//! Pointers that are loaded from a cell, and what a writer does with one that it has taken out.
+
+use core::mem::ManuallyDrop;
+use core::ptr;
+
+use super::ref_cnt::RefCnt;
+use super::thread;
+use crate::hazard::slot::Slot;
+use crate::rcu::published_ptr::PublishedPtr;
+
+/// A pointer, and what keeps its value alive: a slot, or a reference.
+///
+/// Invariant: without a slot, it owns a reference, or the pointer is null. With a slot, the slot protects the pointer, and
+/// belongs to this value alone.
+#[derive(Debug)]
+pub struct Protected<T: RefCnt> {
+    slot: Option<&'static Slot>,
+    pointer: ManuallyDrop<T>,
+}
+
+impl<T: RefCnt> Protected<T> {
+    /// Loads the pointer of a cell.
+    ///
+    /// # Safety
+    ///
+    /// `source` holds a pointer of [`RefCnt::into_ptr`] and a reference. A thread that takes it out does not use that
+    /// reference before the loads that are in progress have ended, and guards have been [paid](pay_guards).
+    #[inline(always)]
+    pub unsafe fn load(source: &PublishedPtr<T::Base>) -> Self {
+        let Some(slot) = thread::free_slot() else {
+            // SAFETY: the caller's contract.
+            return Self::counted(unsafe { load_counted(source) });
+        };
+        thread::in_section(source, |pointer| {
+            // Null has no value to protect.
+            let slot = (!pointer.is_null()).then(|| {
+                slot.fill(address::<T>(pointer));
+                slot
+            });
+            // SAFETY: the cell's reference, as long as the slot protects the pointer.
+            Self { slot, pointer: ManuallyDrop::new(unsafe { T::from_ptr(pointer) }) }
+        })
+    }
+
+    /// A pointer with its own reference.
+    #[inline(always)]
+    pub fn counted(pointer: T) -> Self {
+        Self { slot: None, pointer: ManuallyDrop::new(pointer) }
+    }
+
+    /// Returns the pointer with a reference of its own.
+    #[inline]
+    pub fn into_inner(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: read once, as the original is not dropped.
+        let pointer = unsafe { ptr::read(&*this.pointer) };
+        if let Some(slot) = this.slot {
+            // The reference of the result, before the slot is given up.
+            let raw = T::inc(&pointer);
+            if slot.release(address::<T>(raw)) {
+                // SAFETY: the reference that a writer has paid.
+                unsafe { T::dec(raw) };
+            }
+        }
+        pointer
+    }
+
+    /// Returns the pointer.
+    #[inline(always)]
+    pub fn pointer(&self) -> &T {
+        &self.pointer
+    }
+
+    /// Returns the raw pointer.
+    #[inline(always)]
+    fn as_ptr(&self) -> *mut T::Base {
+        T::as_ptr(&self.pointer)
+    }
+}
+
+impl<T: RefCnt> Drop for Protected<T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot
+            && !slot.release(address::<T>(self.as_ptr()))
+        {
+            return;
+        }
+        // SAFETY: the reference of this value: its own, or the one that a writer has paid. Dropped once.
+        unsafe { ManuallyDrop::drop(&mut self.pointer) };
+    }
+}
+
+/// Loads the pointer of a cell, with a reference of its own. Takes no slot.
+///
+/// # Safety
+///
+/// As [`Protected::load`].
+#[inline]
+pub unsafe fn load_counted<T: RefCnt>(source: &PublishedPtr<T::Base>) -> T {
+    thread::in_section(source, |pointer| {
+        // SAFETY: no thread releases the cell's reference until the section ends.
+        unsafe { cloned(pointer) }
+    })
+}
+
+/// Returns the pointer, with a reference of its own.
+///
+/// # Safety
+///
+/// The pointer comes from [`RefCnt::into_ptr`], and no thread releases the last reference during this call.
+#[inline]
+pub unsafe fn cloned<T: RefCnt>(pointer: *mut T::Base) -> T {
+    // SAFETY: the caller's contract; it is not dropped.
+    T::clone(&ManuallyDrop::new(unsafe { T::from_ptr(pointer) }))
+}
+
+/// Pays the guards that have the pointer. Then the reference that was the cell's is the caller's.
+///
+/// # Safety
+///
+/// The caller has taken the pointer, with its reference, out of a cell. All loads from the cell that may have returned it
+/// have ended.
+pub unsafe fn pay_guards<T: RefCnt>(pointer: *mut T::Base) {
+    if pointer.is_null() {
+        return;
+    }
+    // SAFETY: the reference of the caller, until the end.
+    let value = ManuallyDrop::new(unsafe { T::from_ptr(pointer) });
+    let surplus = thread::pay_guards(address::<T>(pointer), || _ = T::inc(&value));
+    for _ in 0..surplus {
+        // SAFETY: the guard did not take the reference.
+        unsafe { T::dec(pointer) };
+    }
+}
+
+/// Pays the guards that have the pointer, and releases the cell's reference.
+///
+/// # Safety
+///
+/// As [`pay_guards`].
+pub unsafe fn release<T: RefCnt>(pointer: *const T::Base) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        pay_guards::<T>(pointer.cast_mut());
+        T::dec(pointer);
+    }
+}
+
+/// What a slot has for the pointer: its address, with the tag of its type.
+#[inline(always)]
+fn address<T: RefCnt>(pointer: *mut T::Base) -> *mut () {
+    pointer.cast::<()>().wrapping_byte_add(T::TAG)
+}
