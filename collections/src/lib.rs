@@ -31,8 +31,6 @@ pub mod hash_set;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
-mod pool;
-#[cfg(not(loom))]
 mod spot;
 #[cfg(not(loom))]
 mod stripes;
@@ -55,8 +53,6 @@ pub use hash_set::HashSet;
 pub mod bucket;
 #[cfg(loom)]
 pub mod model;
-#[cfg(loom)]
-mod pool;
 #[cfg(loom)]
 pub mod spot;
 #[cfg(loom)]

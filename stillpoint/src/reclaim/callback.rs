@@ -13,8 +13,7 @@ pub struct Callback {
     /// With [`RAW`], an `unsafe fn(*mut ())` for the pointer in `data`.
     run: Run,
     data: Data,
-    /// How many values it stands for, less one; the bytes that count towards the limits; and below them the flags from
-    /// [`UNKNOWN`] to [`FREE_ONLY`].
+    /// The bytes that count towards the limits, and below them the flags from [`UNKNOWN`] to [`FREE_ONLY`].
     bytes_and_flags: usize,
 }
 
@@ -44,8 +43,6 @@ const FLAGS: u32 = 4;
 
 /// The most bytes of a callback: the sum over all callbacks that memory has room for does not overflow.
 const MAX_BYTES: usize = 1 << 40;
-/// The bit above them, at which the number of values begins.
-const VALUES: u32 = 48;
 
 // SAFETY: made of values that are `Send`, or that the caller allows any thread to use.
 unsafe impl Send for Callback {}
@@ -159,20 +156,7 @@ impl Callback {
     /// Returns the bytes that count towards the limits.
     #[inline(always)]
     pub fn bytes(&self) -> usize {
-        (self.bytes_and_flags & ((1 << VALUES) - 1)) >> FLAGS
-    }
-
-    /// The same callback, which stands for as many values besides its own.
-    #[inline(always)]
-    pub fn with_more_values(self, values: u16) -> Self {
-        const { assert!(MAX_BYTES << FLAGS < 1 << VALUES) };
-        Self { bytes_and_flags: self.bytes_and_flags | usize::from(values) << VALUES, ..self }
-    }
-
-    /// Returns how many values it stands for.
-    #[inline(always)]
-    pub fn values(&self) -> u64 {
-        (self.bytes_and_flags >> VALUES) as u64 + 1
+        self.bytes_and_flags >> FLAGS
     }
 
     /// Returns `true` if it may free more than that.
