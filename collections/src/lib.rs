@@ -34,8 +34,6 @@ pub mod hash_set;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
-mod pool;
-#[cfg(not(loom))]
 mod spot;
 #[cfg(not(loom))]
 mod stripes;
@@ -58,8 +56,6 @@ pub use hash_set::HashSet;
 pub mod bucket;
 #[cfg(loom)]
 pub mod model;
-#[cfg(loom)]
-mod pool;
 #[cfg(loom)]
 pub mod spot;
 #[cfg(loom)]

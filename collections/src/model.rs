@@ -1,7 +1,6 @@
 //! Twins of what the algorithm is made of, for the model checker.
 
 use std::marker::PhantomData;
-use std::mem;
 use std::ptr;
 
 pub use stillpoint::pointer::{owned::Owned, shared::Shared};
@@ -16,13 +15,6 @@ pub trait Domain: 'static {
     ///
     /// None is needed.
     unsafe fn retire_shared<T>(&self, _node: Shared<'_, T>, _options: DeferOptions) {}
-
-    /// # Safety
-    ///
-    /// None is needed.
-    unsafe fn call_unchecked<F: FnOnce()>(&self, f: F, _options: DeferOptions) {
-        mem::forget(f);
-    }
 }
 
 /// The domain of the models.
@@ -51,10 +43,6 @@ impl DeferOptions {
     }
 
     pub fn heap_bytes(self, _bytes: usize) -> Self {
-        self
-    }
-
-    pub fn values(self, _values: u16) -> Self {
         self
     }
 
@@ -158,9 +146,5 @@ impl<T> Mutex<T> {
 
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap()
-    }
-
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock().ok()
     }
 }

@@ -7,10 +7,7 @@
 //! one: a table is replaced, and a bucket moves, only after the next table was linked, and while the lock of the bucket
 //! is held.
 
-use core::ptr::NonNull;
-
 use crate::bucket::{Bucket, Hashed};
-use crate::pool::{Batch, Pool};
 use crate::sync::{Domain, Owned, Shared, share, step};
 use crate::table::{SPARSE, Table, Tables};
 use crate::writer;
@@ -59,15 +56,12 @@ impl<'g, E: Hashed, D: Domain> Spot<'g, E, D> {
         &self,
         tables: &Tables<E, D>,
         hash: u64,
-        new: E,
+        new: Owned<E>,
         domain: &D,
         section: &'g D::Section,
-    ) -> Result<&'g E, E> {
+    ) -> Result<&'g E, Owned<E>> {
         let stripe = tables.stripes.of_hash(hash);
-        // Both not under the lock.
-        let memory = (!stripe.has_free()).then(Box::<E>::new_uninit);
-        let heap_bytes = self.heap_bytes();
-        let mut pool = stripe.lock();
+        let locked = stripe.lock();
         let slot = if !self.is_current(section) {
             None
         } else if self.entry.is_null() {
@@ -76,21 +70,16 @@ impl<'g, E: Hashed, D: Domain> Spot<'g, E, D> {
             self.bucket.has(self.slot, self.entry, section).then_some(self.slot)
         };
         let Some(slot) = slot else { return Err(new) };
-        let Some(memory) = memory.or_else(|| pool.take()) else { return Err(new) };
-        let new = share::<E, D>(Owned::from(Box::write(memory, new)), section);
-        let batch = if self.entry.is_null() {
+        let new = share::<E, D>(new, section);
+        if self.entry.is_null() {
             self.bucket.fill(slot, hash, new);
             stripe.count(1);
-            None
         } else {
             self.bucket.replace_here(slot, new);
-            self.retire(heap_bytes, &mut pool)
-        };
-        stripe.update_free(&pool);
-        drop(pool);
-        if !self.entry.is_null() {
-            self.dispose(tables, hash, heap_bytes, batch, domain);
         }
+        drop(locked);
+        // SAFETY: it is unlinked.
+        unsafe { writer::retire(tables, self.entry, domain) };
         Ok(new.as_ref().expect("not null"))
     }
 
@@ -98,8 +87,7 @@ impl<'g, E: Hashed, D: Domain> Spot<'g, E, D> {
     #[inline(always)]
     pub fn remove(&self, tables: &Tables<E, D>, hash: u64, domain: &D, section: &'g D::Section) -> bool {
         let stripe = tables.stripes.of_hash(hash);
-        let heap_bytes = self.heap_bytes();
-        let mut pool = stripe.lock();
+        let locked = stripe.lock();
         if !self.is_current(section) || !self.bucket.has(self.slot, self.entry, section) {
             return false;
         }
@@ -107,44 +95,12 @@ impl<'g, E: Hashed, D: Domain> Spot<'g, E, D> {
         let entries = stripe.count(-1);
         let is_sparse =
             tables.estimate(entries) < self.table.len() * SPARSE && tables.is_sparse(self.table, stripe);
-        let batch = self.retire(heap_bytes, &mut pool);
-        drop(pool);
-        self.dispose(tables, hash, heap_bytes, batch, domain);
+        drop(locked);
+        // SAFETY: it is unlinked.
+        unsafe { writer::retire(tables, self.entry, domain) };
         if is_sparse {
             tables.resize_if_needed(true, section);
         }
         true
-    }
-
-    /// Returns what the entry owns on the heap, if that is known; then it goes to the pool.
-    #[inline(always)]
-    fn heap_bytes(&self) -> Option<usize> {
-        self.entry.as_ref()?.heap_bytes()
-    }
-
-    /// Gives the entry, which is unlinked, to the pool, unless its heap bytes are unknown. Returns the batch if it is full.
-    #[inline(always)]
-    fn retire(&self, heap_bytes: Option<usize>, pool: &mut Pool<E>) -> Option<Batch<E>> {
-        let entry = NonNull::new(self.entry.as_ptr().cast_mut())?;
-        // SAFETY: entries come from a `Box`, and it is unlinked.
-        unsafe { pool.retire(entry, heap_bytes?) }
-    }
-
-    /// Disposes of a full batch, or of the entry if it was not given to the pool.
-    #[inline(always)]
-    fn dispose(
-        &self,
-        tables: &Tables<E, D>,
-        hash: u64,
-        heap_bytes: Option<usize>,
-        batch: Option<Batch<E>>,
-        domain: &D,
-    ) {
-        if let Some(batch) = batch {
-            tables.stripes.defer(hash, batch, tables.options, domain);
-        } else if heap_bytes.is_none() {
-            // SAFETY: it is unlinked.
-            unsafe { writer::retire(tables, self.entry, domain) };
-        }
     }
 }

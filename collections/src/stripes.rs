@@ -1,21 +1,16 @@
-//! The locks of a map, its number of entries, and the memory that its insertions use again.
+//! The locks of a map, and its number of entries.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use crate::bucket::Hashed;
-use crate::pool::{Batch, Pool};
-use crate::sync::{AtomicUsize, DeferOptions, Domain, Mutex, MutexGuard, Ordering::*};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::*};
 
-/// The locks, a power of two of them, which the lowest bits of hashes choose. They are made at the first use. Batches
-/// of removed entries outlive the map.
-pub struct Stripes<E: Hashed>(OnceLock<Arc<[Stripe<E>]>>);
+/// The locks, a power of two of them, which the lowest bits of hashes choose. They are made at the first use.
+pub struct Stripes(OnceLock<Box<[Stripe]>>);
 
-/// A lock, and what it guards: on the line that a writer has anyway.
+/// A lock, and the number of entries that it guards: on the line that a writer has anyway.
 #[repr(align(64))]
-pub struct Stripe<E: Hashed> {
-    pool: Mutex<Pool<E>>,
-    /// How much memory the pool has for entries. Changes under the lock.
-    free: AtomicUsize,
+pub struct Stripe {
+    lock: Mutex<()>,
     /// Changes under the lock.
     entries: AtomicUsize,
     /// Removals until one counts the entries of all stripes, of those that leave few in this one. Changes under the
@@ -26,13 +21,13 @@ pub struct Stripe<E: Hashed> {
 /// Stripes that such a removal looks at, on average.
 const LOOKS: usize = 8;
 
-impl<E: Hashed> Stripes<E> {
+impl Stripes {
     pub const fn new() -> Self {
         Self(OnceLock::new())
     }
 
     #[inline(always)]
-    fn all(&self) -> &Arc<[Stripe<E>]> {
+    fn all(&self) -> &[Stripe] {
         self.0.get_or_init(|| make(usual()))
     }
 
@@ -49,30 +44,10 @@ impl<E: Hashed> Stripes<E> {
 
     /// Returns the stripe of a hash, or of the bucket of any table with the number `hash`.
     #[inline(always)]
-    pub fn of_hash(&self, hash: u64) -> &Stripe<E> {
+    pub fn of_hash(&self, hash: u64) -> &Stripe {
         let all = self.all();
         // SAFETY: the length is a power of two.
         unsafe { all.get_unchecked(hash as usize & (all.len() - 1)) }
-    }
-
-    /// Has the domain drop a batch of the stripe of a hash.
-    #[cold]
-    pub fn defer<D: Domain>(&self, hash: u64, batch: Batch<E>, options: DeferOptions, domain: &D) {
-        let all = self.all();
-        batch.defer(all, hash as usize & (all.len() - 1), options, domain);
-    }
-
-    /// Has the domain drop the removed entries of all pools, and frees the memory that is left there.
-    #[cfg(not(loom))]
-    pub fn shrink<D: Domain>(&self, options: DeferOptions, domain: &D) {
-        let Some(all) = self.0.get() else { return };
-        for (number, stripe) in all.iter().enumerate() {
-            let mut pool = stripe.lock();
-            let (batch, free) = (pool.take_batch(), pool.take_free());
-            stripe.update_free(&pool);
-            drop((pool, free));
-            batch.defer(all, number, options, domain);
-        }
     }
 
     /// The map has no entries any more, and belongs to the caller.
@@ -95,34 +70,11 @@ impl<E: Hashed> Stripes<E> {
     }
 }
 
-impl<E: Hashed> Stripe<E> {
+impl Stripe {
     /// Takes the lock.
     #[inline(always)]
-    pub fn lock(&self) -> MutexGuard<'_, Pool<E>> {
-        self.pool.lock()
-    }
-
-    /// Returns `true` if the pool has memory for an entry, unless another thread takes it.
-    #[inline(always)]
-    pub fn has_free(&self) -> bool {
-        // Relaxed: a hint.
-        self.free.load(Relaxed) != 0
-    }
-
-    /// The pool has changed, under the lock.
-    #[inline(always)]
-    pub fn update_free(&self, pool: &Pool<E>) {
-        // Relaxed: as above.
-        self.free.store(pool.free(), Relaxed);
-    }
-
-    /// Calls `give` with the pool, unless the lock is held: its holder may be waiting for the caller's CPU, or missing
-    /// in the child of a fork.
-    pub fn try_give(&self, give: impl FnOnce(&mut Pool<E>)) {
-        if let Some(mut pool) = self.pool.try_lock() {
-            give(&mut pool);
-            self.update_free(&pool);
-        }
+    pub fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock()
     }
 
     /// Adds to the number of entries, under the lock, and returns it.
@@ -143,11 +95,10 @@ impl<E: Hashed> Stripe<E> {
     }
 }
 
-fn make<E: Hashed>(count: usize) -> Arc<[Stripe<E>]> {
+fn make(count: usize) -> Box<[Stripe]> {
     // Not all at once: when the map empties, the stripes count one after the other.
     let stripe = |index| Stripe {
-        pool: Mutex::new(Pool::new()),
-        free: AtomicUsize::new(0),
+        lock: Mutex::new(()),
         entries: AtomicUsize::new(0),
         skips: AtomicUsize::new(index % (count / LOOKS).max(1)),
     };

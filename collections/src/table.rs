@@ -135,7 +135,7 @@ impl<E: Hashed, D: Domain> Drop for Table<E, D> {
 pub struct Tables<E: Hashed, D: Domain> {
     /// Null before the first entry.
     pub current: Atomic<Table<E, D>, D>,
-    pub stripes: Stripes<E>,
+    pub stripes: Stripes,
     /// The number of buckets for the room that was asked for. Tables do not shrink below it, nor below the number of
     /// stripes.
     reserved: AtomicUsize,
@@ -231,7 +231,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
 
     /// Returns `true` if the table, which has few entries in a stripe, may be too large. Under the lock of the stripe.
     #[cold]
-    pub fn is_sparse(&self, table: &Table<E, D>, stripe: &Stripe<E>) -> bool {
+    pub fn is_sparse(&self, table: &Table<E, D>, stripe: &Stripe) -> bool {
         table.len() > self.buckets_for(0) && stripe.counts_all(self.stripes.len())
     }
 
@@ -377,8 +377,6 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             table.resize(table.len() / 2, section);
         }
         self.complete_resize(domain, section);
-        #[cfg(not(loom))]
-        self.stripes.shrink(self.options, domain);
     }
 
     /// Returns the table that is not the next of another one.

@@ -13,6 +13,9 @@ use crate::sync::{Domain, Owned, Shared};
 use crate::walk::Walk;
 use crate::writer::Seen;
 
+/// The entry that was inserted, or the one that the key has, and the one that was not inserted.
+type InsertedIfAbsent<'g, K, V> = Result<&'g Entry<K, V>, (&'g Entry<K, V>, Entry<K, V>)>;
+
 impl<K, V, S, D> HashMap<K, V, S, D>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -36,7 +39,7 @@ where
     pub fn replace<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> Option<(&'g K, &'g V)> {
         self.domain.check_section(guard);
         let hash = self.hasher.hash_one(&key);
-        let mut new = Entry { hash, key, value };
+        let mut new = Owned::new(Entry { hash, key, value });
         if let Some(spot) = self.spot(hash, &new.key, guard) {
             match spot.insert(&self.tables, hash, new, &self.domain, guard) {
                 Ok(_) => {
@@ -46,7 +49,7 @@ where
                 Err(unused) => new = unused,
             }
         }
-        self.insert_slow(Owned::new(new), guard)
+        self.insert_slow(new, guard)
     }
 
     #[cold]
@@ -99,26 +102,26 @@ where
         }
     }
 
-    /// Returns the entry that was inserted, or the one that the key has, and the one that was not inserted.
+    /// Inserts an entry, unless the key has one.
     #[inline]
     #[track_caller]
     pub(super) fn insert_if_absent<'g>(
         &'g self,
-        mut new: Entry<K, V>,
+        new: Entry<K, V>,
         guard: &'g D::Section,
-    ) -> Result<&'g Entry<K, V>, (&'g Entry<K, V>, Entry<K, V>)> {
+    ) -> InsertedIfAbsent<'g, K, V> {
         let hash = new.hash;
         if let Some(spot) = self.spot(hash, &new.key, guard) {
             if let Some(entry) = spot.entry.as_ref() {
                 return Err((entry, new));
             }
-            match spot.insert(&self.tables, hash, new, &self.domain, guard) {
+            return match spot.insert(&self.tables, hash, Owned::new(new), &self.domain, guard) {
                 Ok(new) => {
                     attempts::note_change(&self.precedence, hash);
-                    return Ok(new);
+                    Ok(new)
                 }
-                Err(unused) => new = unused,
-            }
+                Err(unused) => self.insert_if_absent_slow(unused, guard),
+            };
         }
         self.insert_if_absent_slow(Owned::new(new), guard)
     }
@@ -129,7 +132,7 @@ where
         &'g self,
         mut new: Owned<Entry<K, V>>,
         guard: &'g D::Section,
-    ) -> Result<&'g Entry<K, V>, (&'g Entry<K, V>, Entry<K, V>)> {
+    ) -> InsertedIfAbsent<'g, K, V> {
         let hash = new.hash;
         let mut attempts = Attempts::new(&self.precedence, hash);
         loop {

@@ -32,14 +32,11 @@
 //! The table shrinks in the same way, if there is less than one entry for each bucket, but keeps the room that was
 //! [reserved](HashMap::reserve).
 //!
-//! Entries that only own memory, such as numbers and strings, are collected where they are removed, and deferred sixteen
-//! at a time. After a grace period their memory goes back to the part of the map that it came from, and the next
-//! insertions there use it again. Up to fifteen of them, with 16 KiB, may wait for that in each part of the map for as long
-//! as nothing else is removed there; [`shrink_to_fit`](HashMap::shrink_to_fit) defers them at once. Entries of other types
-//! are retired one by one: see [`HashMap::with_defer_options`].
+//! Removed entries that only own memory, such as numbers and strings, are freed after a grace period by the threads that
+//! removed them, or by the worker of the domain. For other types see [`HashMap::with_defer_options`].
 //!
-//! The comments in the source (`bucket.rs`, `table.rs`, `pool.rs`) explain why this is correct, and `docs/proof.md` says what has
-//! been checked.
+//! The comments in the source (`bucket.rs`, `table.rs`, `spot.rs`) explain why this is correct, and `docs/proof.md` says
+//! what has been checked.
 //!
 //! # Why not
 //!

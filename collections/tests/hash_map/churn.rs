@@ -1,4 +1,4 @@
-//! Entries whose memory the map uses again: those of types that only own memory.
+//! Entries that come and go, most of them of types that only own memory: the threads that remove them free them.
 
 use std::sync::Barrier;
 use std::thread;
@@ -9,10 +9,9 @@ use stillpoint::{Domain as _, qsbr, rcu, srcu};
 use stillpoint_collections::HashMap;
 use support::deadline::deadline;
 
-/// More than a map keeps of one stripe, several times.
+/// More than a thread retires between two grace periods, several times.
 const ROUNDS: u64 = if cfg!(miri) { 200 } else { 2000 };
 
-/// All keys are in one stripe, so that the first batch is soon full.
 #[test]
 fn removed_entry_stays_as_it_was_while_its_reader_is_inside() {
     let map = HashMap::with_hasher(Masked(!0xFFF));
@@ -58,7 +57,7 @@ fn entries_come_and_go_in_domains_of_all_kinds() {
 }
 
 #[test]
-fn map_is_dropped_before_its_batches() {
+fn map_is_dropped_before_its_removed_entries() {
     let map = HashMap::with_hasher(Masked(!0xFFF));
     let guard = rcu::enter();
     for key in 0..ROUNDS {
@@ -71,7 +70,7 @@ fn map_is_dropped_before_its_batches() {
 }
 
 #[test]
-fn threads_that_take_each_others_memory_find_their_own_entries() {
+fn threads_that_share_a_lock_find_their_own_entries() {
     let _running = deadline();
     let map = HashMap::with_hasher(Masked(!0xFFF));
     thread::scope(|scope| {

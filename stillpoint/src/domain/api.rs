@@ -182,7 +182,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
         // SAFETY: the caller's contract; callbacks run after a grace period.
         let callback =
             unsafe { Callback::call_unchecked(f, options.heap(known_of_captures::<F>), options.local) };
-        self.defer(callback.with_more_values(options.more_values), options.lazy);
+        self.defer(callback, options.lazy);
     }
 
     /// Calls `drop_fn` with `pointer` after a grace period: for values that are not in a `Box`.

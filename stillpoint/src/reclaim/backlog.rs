@@ -95,7 +95,7 @@ impl Default for Limits {
     }
 }
 
-/// A number of callbacks, or of the values that they stand for, how many of them are of unknown size, and the bytes that are known.
+/// A number of callbacks, how many of them are of unknown size, and the bytes that are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
     pub count: u64,
@@ -107,11 +107,7 @@ impl Amount {
     /// One callback.
     #[inline(always)]
     pub fn of(callback: &Callback) -> Self {
-        Self {
-            count: callback.values(),
-            unknown: callback.is_unknown().into(),
-            bytes: callback.bytes() as u64,
-        }
+        Self { count: 1, unknown: callback.is_unknown().into(), bytes: callback.bytes() as u64 }
     }
 
     /// What it counts for in a long grace period.
@@ -171,15 +167,14 @@ impl LocalCount {
         }
     }
 
-    /// Returns the number and the bytes.
+    /// Returns the bytes.
     #[inline(always)]
-    pub fn add(&self, amount: Amount) -> [u64; 2] {
-        let count = self.0.count.load(Relaxed) + amount.count;
-        self.0.count.store(count, Relaxed);
+    pub fn add(&self, amount: Amount) -> u64 {
+        self.0.count.store(self.0.count.load(Relaxed) + amount.count, Relaxed);
         self.0.unknown.store(self.0.unknown.load(Relaxed) + amount.unknown, Relaxed);
         let bytes = self.0.bytes.load(Relaxed) + amount.bytes;
         self.0.bytes.store(bytes, Relaxed);
-        [count, bytes]
+        bytes
     }
 
     pub fn bytes(&self) -> u64 {

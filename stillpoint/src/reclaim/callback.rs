@@ -13,9 +13,8 @@ pub struct Callback {
     /// With [`RAW`], an `unsafe fn(*mut ())` for the pointer in `data`.
     run: Run,
     data: Data,
-    /// How many values it stands for, less one; the bytes that count towards the limits; and below them the flags from
-    /// [`UNKNOWN`] to [`FREE_ONLY`].
-    bytes_and_flags: u64,
+    /// The bytes that count towards the limits, and below them the flags from [`UNKNOWN`] to [`FREE_ONLY`].
+    bytes_and_flags: usize,
 }
 
 /// A pointer, or a closure of at most that size.
@@ -33,19 +32,20 @@ pub struct Panicked {
 }
 
 /// It may free more than its bytes. Bit 0, as each push counts it.
-const UNKNOWN: u64 = 1;
+const UNKNOWN: usize = 1;
 /// The thread that deferred it may run it.
-const LOCAL: u64 = 2;
+const LOCAL: usize = 2;
 /// It calls a function of the program with a pointer.
-const RAW: u64 = 4;
+const RAW: usize = 4;
 /// It runs no code of the program.
-const FREE_ONLY: u64 = 8;
+const FREE_ONLY: usize = 8;
 const FLAGS: u32 = 4;
 
 /// The most bytes of a callback: the sum over all callbacks that memory has room for does not overflow.
-const MAX_BYTES: u64 = 1 << 40;
-/// The bit above them, at which the number of values begins.
-const VALUES: u32 = 48;
+const MAX_BYTES: usize = {
+    let (most, room) = (1_u64 << 40, usize::MAX >> FLAGS);
+    if room as u64 > most { most as usize } else { room }
+};
 
 // SAFETY: made of values that are `Send`, or that the caller allows any thread to use.
 unsafe impl Send for Callback {}
@@ -82,7 +82,7 @@ impl Callback {
             })
         }
         let data = MaybeUninit::new(value.as_ptr());
-        let flags = if W::NEEDS_DROP { u64::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
+        let flags = if W::NEEDS_DROP { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
         Self { run: free::<W>, data, bytes_and_flags: weight(bytes, heap) | flags }
     }
 
@@ -102,7 +102,7 @@ impl Callback {
     ) -> Self {
         // SAFETY: all pointers to functions have the same representation; `run` turns it back.
         let run = unsafe { mem::transmute::<unsafe fn(*mut ()), Run>(drop_fn) };
-        let flags = RAW | (u64::from(local) * LOCAL);
+        let flags = RAW | (usize::from(local) * LOCAL);
         Self { run, data: MaybeUninit::new(pointer), bytes_and_flags: weight(bytes, heap) | flags }
     }
 
@@ -135,7 +135,7 @@ impl Callback {
         fn call<F: FnOnce()>(f: F) -> Option<fn() -> Panicked> {
             catch(f, || Panicked { what: "a callback deferred", name: type_name::<F>() })
         }
-        let bytes_and_flags = weight(size_of::<F>(), heap) | (u64::from(local) * LOCAL);
+        let bytes_and_flags = weight(size_of::<F>(), heap) | (usize::from(local) * LOCAL);
         let mut data = Data::uninit();
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<Data>() {
             // SAFETY: `data` has the size and the alignment.
@@ -153,26 +153,13 @@ impl Callback {
     /// `run` may be called with `data` once, after a grace period.
     #[cfg(loom)]
     pub unsafe fn from_parts(run: Run, data: Data, local: bool) -> Self {
-        Self { run, data, bytes_and_flags: u64::from(local) * LOCAL }
+        Self { run, data, bytes_and_flags: usize::from(local) * LOCAL }
     }
 
     /// Returns the bytes that count towards the limits.
     #[inline(always)]
     pub fn bytes(&self) -> usize {
-        ((self.bytes_and_flags & ((1 << VALUES) - 1)) >> FLAGS) as usize
-    }
-
-    /// The same callback, which stands for as many values besides its own.
-    #[inline(always)]
-    pub fn with_more_values(self, values: u16) -> Self {
-        const { assert!(MAX_BYTES << FLAGS < 1 << VALUES) };
-        Self { bytes_and_flags: self.bytes_and_flags | u64::from(values) << VALUES, ..self }
-    }
-
-    /// Returns how many values it stands for.
-    #[inline(always)]
-    pub fn values(&self) -> u64 {
-        (self.bytes_and_flags >> VALUES) + 1
+        self.bytes_and_flags >> FLAGS
     }
 
     /// Returns `true` if it may free more than that.
@@ -229,9 +216,9 @@ fn catch(f: impl FnOnce(), panicked: fn() -> Panicked) -> Option<fn() -> Panicke
 
 /// The bytes, in their place above the flags.
 #[inline(always)]
-fn weight(bytes: usize, heap: Option<usize>) -> u64 {
+fn weight(bytes: usize, heap: Option<usize>) -> usize {
     let unknown = if heap.is_none() { UNKNOWN } else { 0 };
-    (bytes.saturating_add(heap.unwrap_or(0)) as u64).min(MAX_BYTES) << FLAGS | unknown
+    bytes.saturating_add(heap.unwrap_or(0)).min(MAX_BYTES) << FLAGS | unknown
 }
 
 #[cfg(all(test, not(loom)))]

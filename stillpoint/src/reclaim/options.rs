@@ -22,8 +22,6 @@ pub struct DeferOptions {
     pub(crate) lazy: bool,
     pub(crate) local: bool,
     pub(crate) heap: Heap,
-    /// Values less one.
-    pub(crate) more_values: u16,
 }
 
 /// What the value owns.
@@ -39,7 +37,7 @@ pub(crate) enum Heap {
 impl DeferOptions {
     /// No options: to be done soon; what the value owns depends on its [type](crate::rcu::Limits#what-a-value-counts-for).
     pub const fn new() -> Self {
-        Self { lazy: false, local: false, heap: Heap::ByType, more_values: 0 }
+        Self { lazy: false, local: false, heap: Heap::ByType }
     }
 
     /// Allows it to wait: for callbacks that are not lazy, for a few thousand lazy ones or a quarter of the
@@ -75,13 +73,6 @@ impl DeferOptions {
     /// do not show.
     pub const fn unknown_heap_bytes(self) -> Self {
         Self { heap: Heap::Unknown, ..self }
-    }
-
-    /// Says that a callback frees as many values, at least one: for data structures that defer a batch of nodes as one
-    /// callback ([`call_unchecked`](crate::Domain::call_unchecked)). They count as if each had been retired, for the
-    /// [`Limits`](crate::rcu::Limits), for grace periods, and in statistics.
-    pub const fn values(self, values: u16) -> Self {
-        Self { more_values: values.saturating_sub(1), ..self }
     }
 
     /// The options, with the heap bytes that `weigh` returns, if the caller has given none.

@@ -77,9 +77,9 @@ const FLUSH_BYTES: u64 = 64 << 10;
 pub const STEP: u64 = if cfg!(loom) { 1 } else { 4 };
 /// Callbacks that the worker runs at a time.
 const BATCH: u64 = if cfg!(loom) { 2 } else { 32 };
-/// Nanoseconds for each value that the owner's own grace periods may take.
+/// Nanoseconds for each callback that the owner's own grace periods may take.
 const OWN_GP_SHARE: u64 = 2;
-/// Values between two grace periods of the owner: at least, and at most.
+/// Callbacks between two grace periods of the owner: at least, and at most.
 const OWN_GP_INTERVAL: [u64; 2] = [2 * BLOCK, 8192];
 
 /// What the owner must do after a push.
@@ -125,9 +125,7 @@ struct OwnerSide {
     freed: LocalCount,
     /// Ready callbacks that the owner has left for its next steps; some may have run since.
     ready: AtomicU64,
-    /// How many more values than callbacks were pushed: see `DeferOptions::values`.
-    more_values: AtomicU64,
-    /// The number of values pushed at which the owner tries its next grace period.
+    /// The `tail` at which the owner tries its next grace period.
     next_gp: AtomicU64,
     blocks: OwnerBlocks,
 }
@@ -184,7 +182,6 @@ impl Queue {
                     added: LocalCount::new(),
                     freed: LocalCount::new(),
                     ready: AtomicU64::new(0),
-                    more_values: AtomicU64::new(0),
                     next_gp: AtomicU64::new(0),
                     blocks: OwnerBlocks::new(),
                 }),
@@ -251,11 +248,7 @@ impl Queue {
         let owner = &self.owner;
         // Relaxed, as all loads here: only the owner writes these.
         let tail = owner.tail.load(Relaxed);
-        let (amount, is_batch) = (Amount::of(&callback), callback.values() > 1);
-        let [values, bytes] = owner.added.add(amount);
-        if is_batch {
-            owner.more_values.store(owner.more_values.load(Relaxed) + amount.count - 1, Relaxed);
-        }
+        let bytes = owner.added.add(Amount::of(&callback));
         if !callback.may_run_on_owner() {
             owner.worker_end.store(tail + 1, Relaxed);
         }
@@ -268,9 +261,9 @@ impl Queue {
             // Release: pairs with the Acquire in `pending`.
             owner.urgent_end.store(tail + 1, Release);
         }
-        if bytes >= FLUSH_BYTES || values >= BLOCK || tail % BLOCK == BLOCK - 1 {
+        if bytes >= FLUSH_BYTES || tail % BLOCK == BLOCK - 1 {
             PushAction::Flush
-        } else if (tail % STEP == STEP - 1 || is_batch) && owner.ready.load(Relaxed) != 0 {
+        } else if tail % STEP == STEP - 1 && owner.ready.load(Relaxed) != 0 {
             PushAction::ReclaimSome
         } else {
             PushAction::None
@@ -279,13 +272,8 @@ impl Queue {
 
     /// Returns `true` if the owner should try a grace period of its own.
     pub fn own_gp_is_due(&self) -> bool {
-        // Relaxed: only the owner accesses it.
-        self.values_pushed() >= self.owner.next_gp.load(Relaxed)
-    }
-
-    fn values_pushed(&self) -> u64 {
-        // Relaxed: only the owner calls this, and writes these.
-        self.owner.tail.load(Relaxed) + self.owner.more_values.load(Relaxed)
+        // Relaxed: only the owner accesses these.
+        self.owner.tail.load(Relaxed) >= self.owner.next_gp.load(Relaxed)
     }
 
     /// The owner has tried a grace period of its own, which took `nanoseconds`. The next one comes when the callbacks
@@ -294,8 +282,8 @@ impl Queue {
     pub fn own_gp_took(&self, nanoseconds: u64) {
         let [least, most] = OWN_GP_INTERVAL;
         let interval = (nanoseconds / OWN_GP_SHARE).clamp(least, most);
-        // Relaxed: only the owner accesses it.
-        self.owner.next_gp.store(self.values_pushed() + interval, Relaxed);
+        // Relaxed: only the owner accesses these.
+        self.owner.next_gp.store(self.owner.tail.load(Relaxed) + interval, Relaxed);
     }
 
     /// For the owner: returns what it has pushed and what it has run since the last call.
@@ -420,14 +408,7 @@ impl Queue {
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self) {
         let (owner, front) = (&self.owner, &self.front);
-        for position in [
-            &owner.tail,
-            &owner.urgent_end,
-            &owner.worker_end,
-            &owner.ready,
-            &owner.more_values,
-            &owner.next_gp,
-        ] {
+        for position in [&owner.tail, &owner.urgent_end, &owner.worker_end, &owner.ready, &owner.next_gp] {
             position.store(0, Relaxed);
         }
         for position in [&front.completed, &front.ready_end, &front.waiting_end] {
