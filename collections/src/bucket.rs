@@ -36,7 +36,6 @@
 use core::array;
 
 #[cfg(not(loom))]
-use crate::exclusive::node_mut;
 #[cfg(not(loom))]
 use crate::memory::prefetch;
 use crate::sync::{Atomic, AtomicU64, Domain, Ordering::*, Owned, Shared, step};
@@ -433,6 +432,16 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
     pub fn set_moved(&self) {
         self.set_header(self.own_header() | MOVED);
     }
+}
+
+/// Returns the node of a pointer that belongs to the caller.
+///
+/// # Safety
+///
+/// No other thread has the pointer, or another one to the node.
+pub unsafe fn node_mut<'a, T>(node: Shared<'a, T>) -> Option<&'a mut T> {
+    // SAFETY: the caller's contract.
+    unsafe { node.as_ptr().cast_mut().as_mut() }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -3,7 +3,7 @@
 //! The entries are then in one table: a resize that is under way is completed first.
 
 use crate::bucket::Hashed;
-use crate::sync::{Atomic, Domain, Owned, Shared};
+use crate::sync::{Atomic, Domain, Owned};
 use crate::table::{FULL, Table, Tables};
 
 impl<E: Hashed, D: Domain> Tables<E, D> {
@@ -83,14 +83,4 @@ impl<E: Hashed, D: Domain> Table<E, D> {
         let index = self.index(entry.hash());
         self.buckets[index].add(entry)
     }
-}
-
-/// Returns the node of a pointer that belongs to the caller.
-///
-/// # Safety
-///
-/// No other thread has the pointer, or another one to the node.
-pub unsafe fn node_mut<'a, T>(node: Shared<'a, T>) -> Option<&'a mut T> {
-    // SAFETY: the caller's contract.
-    unsafe { node.as_ptr().cast_mut().as_mut() }
 }
