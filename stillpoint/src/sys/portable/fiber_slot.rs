@@ -1,7 +1,7 @@
 //! The list of a thread, in a slot of fiber-local storage.
 //!
 //! Windows calls the slot's function before the destructors of thread-local variables, which on some targets are
-//! freed then (`windows-gnu`). A destructor that arms later is not heeded: what it uses is given back when it ends.
+//! freed then (`windows-gnu`). What is armed later than that does not run.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::*};
