@@ -87,7 +87,7 @@ pub mod fence;
 mod grace_period;
 #[cfg(all(target_has_atomic = "64", any(doc, doctest)))]
 pub mod guide;
-#[cfg(all(target_has_atomic = "64"))]
+#[cfg(target_has_atomic = "64")]
 pub mod lock;
 #[cfg(all(target_has_atomic = "64", feature = "metrics", not(loom)))]
 pub mod metrics;
