@@ -4,7 +4,7 @@
 #
 # Miri lacks `membarrier`, rseq and futexes of half a word. So fences are those of the backend `seqcst`, per-CPU data
 # uses atomics, and threads that sleep poll. Not checked: other backends, rseq critical sections, wake-ups, signals,
-# forks, locks. Only `stillpoint/src/sys`, `sync/native.rs` and `fence/membarrier.rs` depend on `cfg(miri)`.
+# forks, locks. Only `stillpoint/src/sys` and `sync/native.rs` depend on `cfg(miri)`.
 #
 # Needs Miri (`ci/setup.sh`). Takes a minute after the build.
 set -euo pipefail

@@ -518,6 +518,7 @@ fn work<D: RcuDomain>() {
     D::INSTANCE.barrier();
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn worker_of_an_idle_process_is_not_woken() {
     if child::variant().is_none() {
@@ -529,6 +530,7 @@ fn worker_of_an_idle_process_is_not_woken() {
     until(|| are_idle_for(Duration::from_secs(2)));
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 #[ignore = "takes ten seconds"]
 fn worker_of_an_idle_process_sleeps_ten_seconds() {

@@ -7,7 +7,7 @@
 //! | waits | queues of `parking_lot_core` by the address of the word |
 //! | CPU number | a number of the thread ([`numbers`]), and so no critical sections |
 //! | threads, clock | the standard library |
-//! | thread exit | keys of the C library on Unix; elsewhere thread-local variables ([`tls_destructor`]) |
+//! | thread exit | keys of the C library on Linux and FreeBSD, fiber-local storage on Windows, elsewhere thread-local variables ([`tls_destructor`]) |
 //!
 //! There are no fork handlers: the child of a fork may only `exec` or `_exit`. A shared library with this crate must
 //! not be unloaded. And `parking_lot_core` takes locks and allocates, so neither signal handlers nor global allocators
@@ -34,7 +34,7 @@ pub mod scheduling;
 #[path = "../signal_mask.rs"]
 mod signal_mask;
 pub mod thread;
-#[cfg_attr(unix, path = "../tls_destructor.rs")]
+#[cfg_attr(any(target_os = "linux", target_os = "freebsd"), path = "../tls_destructor.rs")]
 pub mod tls_destructor;
 
 /// Nothing is called before `main`: what [`sys`](super) calls there is called again at its first use.
@@ -142,18 +142,23 @@ pub fn with_variable<R>(name: &CStr, f: impl FnOnce(Option<&[u8]>) -> R) -> R {
     }
 }
 
-/// Calls `f` with the value of an environment variable. Allocates nothing, unlike `std::env::var_os`. A value of 64
-/// bytes or more is cut off.
+/// Calls `f` with the value of an environment variable. Allocates nothing, unlike `std::env::var_os`. Of a value of 64
+/// bytes or more, `f` gets 64 unspecified ones.
 #[cfg(windows)]
 pub fn with_variable<R>(name: &CStr, f: impl FnOnce(Option<&[u8]>) -> R) -> R {
+    use windows_sys::Win32::Foundation::{ERROR_ENVVAR_NOT_FOUND, GetLastError, SetLastError};
     use windows_sys::Win32::System::Environment::GetEnvironmentVariableA;
 
     let mut value = [0; 64];
     // SAFETY: the name is a C string, and there is room for as many bytes.
-    let len =
-        unsafe { GetEnvironmentVariableA(name.as_ptr().cast(), value.as_mut_ptr(), value.len() as u32) };
-    // The length of a value that does not fit includes the terminator. It is then none that the library knows.
-    f((len != 0).then(|| &value[..(len as usize).min(value.len())]))
+    let (len, error) = unsafe {
+        // An empty value is no error, and changes none.
+        SetLastError(0);
+        let size = value.len() as u32;
+        (GetEnvironmentVariableA(name.as_ptr().cast(), value.as_mut_ptr(), size), GetLastError())
+    };
+    // If the value does not fit, the length is that of the room it takes.
+    f((error != ERROR_ENVVAR_NOT_FOUND).then(|| &value[..(len as usize).min(value.len())]))
 }
 
 /// Calls `f` with the value of an environment variable.

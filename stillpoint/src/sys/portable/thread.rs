@@ -39,6 +39,7 @@ pub fn name(_tid: u32) -> Option<String> {
 
 /// Returns the id of the calling thread: the system's, of which 32 bits are kept, or where that is not known, the
 /// number of the thread in this process.
+#[allow(unreachable_code, clippy::needless_return, reason = "on systems whose ids are known")]
 pub fn tid() -> i32 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     // SAFETY: a plain call.
@@ -55,9 +56,8 @@ pub fn tid() -> i32 {
     }
     #[cfg(windows)]
     // SAFETY: a plain call.
-    return unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() }.cast_signed();
-    #[allow(unreachable_code, reason = "on systems whose ids are known")]
-    super::numbers::own().cast_signed()
+    return unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() } as i32;
+    super::numbers::own() as i32
 }
 
 /// Calls `f`: there are no signals.

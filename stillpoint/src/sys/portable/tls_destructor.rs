@@ -1,13 +1,21 @@
-//! Runs a function when a thread ends, by a thread-local variable with a destructor.
+//! Runs a function when a thread ends. On Linux and FreeBSD, the keys of the C library do that instead: their destructors
+//! come after those of thread-local variables, whose memory is still there.
 //!
-//! The standard library runs such destructors in an order of its own. Those that run later may arm the function again:
-//! then it runs in the next of [`ROUNDS`] rounds, each of which is a variable. After the last round it does not run any
-//! more, as after `PTHREAD_DESTRUCTOR_ITERATIONS` with the keys of a C library.
+//! Each thread has a list of what it has armed, and [`Slot`] runs it when the thread ends. What is armed while the list
+//! runs, runs in the next of [`ROUNDS`] rounds. After the last it does not run any more, as after
+//! `PTHREAD_DESTRUCTOR_ITERATIONS` with the keys of a C library.
 
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
 use std::alloc::{GlobalAlloc, Layout, System};
+
+#[cfg_attr(windows, path = "fiber_slot.rs")]
+#[cfg_attr(not(windows), path = "variable_slot.rs")]
+mod slot;
+
+/// How often the list of a thread is run.
+const ROUNDS: usize = 4;
 
 /// A function that runs at the end of each thread that arms it.
 #[derive(Debug)]
@@ -15,24 +23,12 @@ pub struct AtThreadExit {
     run: unsafe extern "C" fn(*mut c_void),
 }
 
-/// What is armed in a thread: a list, in memory of the system, because a global allocator may arm too.
+/// An element of the list, in memory of the system: a global allocator may arm too.
 struct Armed {
     exit: *const AtThreadExit,
     pointer: Cell<*mut c_void>,
     next: *mut Armed,
 }
-
-/// The functions that run in a round.
-struct Round(Cell<*mut Armed>);
-
-thread_local! {
-    static FIRST: Round = const { Round(Cell::new(ptr::null_mut())) };
-    static SECOND: Round = const { Round(Cell::new(ptr::null_mut())) };
-    static THIRD: Round = const { Round(Cell::new(ptr::null_mut())) };
-    static FOURTH: Round = const { Round(Cell::new(ptr::null_mut())) };
-}
-
-const ROUNDS: [&std::thread::LocalKey<Round>; 4] = [&FIRST, &SECOND, &THIRD, &FOURTH];
 
 impl AtThreadExit {
     /// `run` gets the pointer of [`arm`](Self::arm). It must not unwind.
@@ -45,56 +41,51 @@ impl AtThreadExit {
     ///
     /// # Safety
     ///
-    /// The function must be sound to call with `pointer` on this thread, whenever it ends.
+    /// `self` is static. The function must be sound to call with `pointer` on this thread, whenever it ends.
     #[must_use]
     pub unsafe fn arm(&self, pointer: *mut c_void) -> bool {
-        let armed =
-            |round: &'static std::thread::LocalKey<Round>| round.try_with(|round| round.arm(self, pointer));
-        ROUNDS.into_iter().find_map(|round| armed(round).ok()).unwrap_or(true)
+        slot::change(|first| self.push_to(first, pointer))
     }
 
     /// Does nothing: there is nothing to prepare.
     pub fn prepare(&self) {}
-}
 
-impl Round {
-    fn arm(&self, exit: &AtThreadExit, pointer: *mut c_void) -> bool {
-        let mut at = self.0.get();
-        // SAFETY: the nodes of the list live until `drop` below.
+    /// Returns the first element of the list that begins with `first` when this is armed; `None` without memory.
+    fn push_to(&self, first: *mut Armed, pointer: *mut c_void) -> Option<*mut Armed> {
+        let mut at = first;
+        // SAFETY: the elements of a thread's list live until it is run.
         while let Some(armed) = unsafe { at.as_ref() } {
-            if ptr::eq(armed.exit, exit) {
+            if ptr::eq(armed.exit, self) {
                 armed.pointer.set(pointer);
-                return true;
+                return Some(first);
             }
             at = armed.next;
         }
-        let fresh = Armed { exit, pointer: Cell::new(pointer), next: self.0.get() };
-        // SAFETY: the layout has a size, and the memory is good for the node.
+        // SAFETY: the layout has a size, and the memory is good for the element.
         unsafe {
-            let node = System.alloc(Layout::new::<Armed>()).cast::<Armed>();
-            if node.is_null() {
-                return false;
+            let fresh = System.alloc(Layout::new::<Armed>()).cast::<Armed>();
+            if fresh.is_null() {
+                return None;
             }
-            node.write(fresh);
-            self.0.set(node);
+            fresh.write(Armed { exit: self, pointer: Cell::new(pointer), next: first });
+            Some(fresh)
         }
-        true
     }
 }
 
-impl Drop for Round {
-    fn drop(&mut self) {
-        // A function that arms is in the next round by then.
-        let mut at = self.0.replace(ptr::null_mut());
-        while !at.is_null() {
-            // SAFETY: `arm` made the node, and it is freed here only. The function is static; the rest is the contract
-            // of `AtThreadExit::arm`.
-            unsafe {
-                let Armed { exit, pointer, next } = at.read();
-                System.dealloc(at.cast(), Layout::new::<Armed>());
-                at = next;
-                ((*exit).run)(pointer.get());
-            }
+/// Runs a list, and frees it.
+///
+/// # Safety
+///
+/// It is the calling thread's, which does not have it any more.
+unsafe fn run(mut at: *mut Armed) {
+    while !at.is_null() {
+        // SAFETY: `push_to` made the element, and it is freed here only; the rest is the contract of `arm`.
+        unsafe {
+            let Armed { exit, pointer, next } = at.read();
+            System.dealloc(at.cast(), Layout::new::<Armed>());
+            at = next;
+            ((*exit).run)(pointer.get());
         }
     }
 }
@@ -106,33 +97,31 @@ mod tests {
 
     use super::*;
 
-    static EXIT: AtThreadExit = AtThreadExit::new(exit);
     static RUNS: AtomicUsize = AtomicUsize::new(0);
 
+    /// Adds its argument, and arms the other function if that is odd.
     unsafe extern "C" fn exit(pointer: *mut c_void) {
         RUNS.fetch_add(pointer.addr(), SeqCst);
-    }
-
-    struct ArmsAgain;
-
-    impl Drop for ArmsAgain {
-        fn drop(&mut self) {
-            // SAFETY: the function takes any pointer.
-            assert!(unsafe { EXIT.arm(ptr::without_provenance_mut(100)) });
+        if pointer.addr() % 2 == 1 {
+            // SAFETY: the function takes any number.
+            assert!(unsafe { SECOND.arm(ptr::without_provenance_mut(100)) });
         }
     }
 
-    thread_local!(static LATE: ArmsAgain = const { ArmsAgain });
+    static FIRST: AtThreadExit = AtThreadExit::new(exit);
+    static SECOND: AtThreadExit = AtThreadExit::new(exit);
 
     #[test]
-    fn function_runs_once_for_each_time_that_it_is_armed_after_a_run() {
+    fn function_runs_once_with_the_last_pointer_and_again_if_it_is_armed_meanwhile() {
         let end = || {
-            LATE.with(|_| ());
-            // SAFETY: the function takes any pointer.
-            (1..=2).for_each(|pointer| assert!(unsafe { EXIT.arm(ptr::without_provenance_mut(pointer)) }));
+            // SAFETY: the function takes any number.
+            unsafe {
+                assert!(FIRST.arm(ptr::without_provenance_mut(4)));
+                assert!(SECOND.arm(ptr::without_provenance_mut(10)));
+                assert!(FIRST.arm(ptr::without_provenance_mut(3)));
+            }
         };
         thread::spawn(end).join().expect("no panic");
-        // Destructors run from the last to the first, or from the first to the last.
-        assert!([102, 100].contains(&RUNS.load(SeqCst)), "{RUNS:?}");
+        assert_eq!(RUNS.load(SeqCst), 113);
     }
 }
