@@ -84,9 +84,8 @@ impl<'m> Attempts<'m> {
 /// Notes that the calling thread has changed the entry of a hash.
 #[inline(always)]
 pub(super) fn note_change(precedence: &Precedence, hash: u64) {
-    if let Some(attempt) = WATCHED.get()
-        && (attempt.map, attempt.hash) == (address(precedence), hash)
-    {
+    let Some(attempt) = WATCHED.get() else { return };
+    if (attempt.map, attempt.hash) == (address(precedence), hash) {
         WATCHED.set(Some(Attempt { is_defeated: true, ..attempt }));
     }
 }

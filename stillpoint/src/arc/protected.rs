@@ -81,9 +81,7 @@ impl<T: RefCnt> Protected<T> {
 impl<T: RefCnt> Drop for Protected<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(slot) = self.slot
-            && !slot.release(address::<T>(self.as_ptr()))
-        {
+        if self.slot.is_some_and(|slot| !slot.release(address::<T>(self.as_ptr()))) {
             return;
         }
         // SAFETY: the reference of this value: its own, or the one that a writer has paid. Dropped once.

@@ -48,8 +48,9 @@ static AT_EXIT: AtThreadExit = AtThreadExit::new(exit);
 
 /// See the [module](self).
 struct Thread {
-    /// The slot that the thread filled last.
-    slot: Cell<&'static Slot>,
+    /// The slot that the thread filled last: a static reference, as a pointer, because constants of Rust 1.85 contain no
+    /// references to atomics.
+    slot: Cell<*const Slot>,
     place: Cell<Place>,
     reader: Cell<Option<&'static Reader>>,
     is_searching: Cell<bool>,
@@ -59,7 +60,7 @@ struct Thread {
 std::thread_local! {
     static THREAD: Thread = const {
         Thread {
-            slot: Cell::new(&SENTINEL),
+            slot: Cell::new(&raw const SENTINEL),
             place: Cell::new(Place::FIRST),
             reader: Cell::new(None),
             is_searching: Cell::new(false),
@@ -81,7 +82,8 @@ fn with_thread<R>(f: impl FnOnce(&Thread) -> R) -> R {
 /// Returns a free slot of the calling thread, or `None` if it has none.
 #[inline(always)]
 pub fn free_slot() -> Option<&'static Slot> {
-    let slot = with_thread(|thread| thread.slot.get());
+    // SAFETY: what is stored there comes from static references.
+    let slot: &'static Slot = unsafe { &*with_thread(|thread| thread.slot.get()) };
     if slot.is_free() { Some(slot) } else { with_thread(find_slot) }
 }
 
@@ -95,7 +97,7 @@ fn find_slot(thread: &Thread) -> Option<&'static Slot> {
     let found = thread.reader.get().or_else(|| register(thread)).and_then(|reader| {
         let (place, slot) = RECORDS.attached_to(reader).find_free(thread.place.get())?;
         thread.place.set(place);
-        thread.slot.set(slot);
+        thread.slot.set(ptr::from_ref(slot));
         Some(slot)
     });
     compiler_fence(SeqCst);
@@ -131,7 +133,7 @@ unsafe extern "C" fn exit(reader: *mut c_void) {
         // In the child of a fork, glibc may give a new thread what was armed for one that is gone.
         let Some(own) = thread.reader.get().filter(|own| ptr::eq(*own, reader.cast())) else { return };
         thread.has_ended.set(true);
-        thread.slot.set(&SENTINEL);
+        thread.slot.set(&raw const SENTINEL);
         thread.reader.set(None);
         compiler_fence(SeqCst);
         RECORDS.release(own);
