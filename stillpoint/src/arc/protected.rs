@@ -26,7 +26,7 @@ impl<T: RefCnt> Protected<T> {
     /// `source` holds a pointer of [`RefCnt::into_ptr`] and a reference. A thread that takes it out does not use that
     /// reference before the loads that are in progress have ended, and guards have been [paid](pay_guards).
     #[inline(always)]
-    pub unsafe fn load(source: &PublishedPtr<T::Base>) -> Self {
+    pub(super) unsafe fn load(source: &PublishedPtr<T::Base>) -> Self {
         let Some(slot) = thread::free_slot() else {
             // SAFETY: the caller's contract.
             return Self::counted(unsafe { load_counted(source) });
@@ -44,13 +44,13 @@ impl<T: RefCnt> Protected<T> {
 
     /// A pointer with its own reference.
     #[inline(always)]
-    pub fn counted(pointer: T) -> Self {
+    pub(super) fn counted(pointer: T) -> Self {
         Self { slot: None, pointer: ManuallyDrop::new(pointer) }
     }
 
     /// Returns the pointer with a reference of its own.
     #[inline]
-    pub fn into_inner(self) -> T {
+    pub(super) fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
         // SAFETY: read once, as the original is not dropped.
         let pointer = unsafe { ptr::read(&*this.pointer) };
@@ -67,7 +67,7 @@ impl<T: RefCnt> Protected<T> {
 
     /// Returns the pointer.
     #[inline(always)]
-    pub fn pointer(&self) -> &T {
+    pub(super) fn pointer(&self) -> &T {
         &self.pointer
     }
 

@@ -65,3 +65,8 @@ pub fn tid() -> i32 {
 pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
+
+/// Returns how many CPUs the process may use.
+pub fn cpus() -> u32 {
+    super::numbers::cpus().try_into().unwrap_or(u32::MAX)
+}
