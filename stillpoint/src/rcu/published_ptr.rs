@@ -69,8 +69,7 @@ impl<T> PublishedPtr<T> {
     #[inline]
     fn change(&self, f: impl Fn(usize) -> usize) -> *mut T {
         let mut seen = self.load();
-        // The orderings of the functions that call this.
-        while let Err(now) = self.0.compare_exchange_weak(seen, seen.map_addr(&f), AcqRel, Acquire) {
+        while let Err(now) = self.compare_exchange_weak(seen, seen.map_addr(&f)) {
             seen = now;
         }
         seen

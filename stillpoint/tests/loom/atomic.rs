@@ -169,7 +169,7 @@ fn failed_weak_exchange_acquires_the_node() {
 }
 
 /// The thread that marks the node has changed it. Until then no other thread uses it.
-/// Refutes: PublishedPtr::fetch_or:Release
+/// Refutes: PublishedPtr::compare_exchange_weak:Release
 #[test]
 fn mark_publishes_what_came_before() {
     race(
@@ -187,7 +187,7 @@ fn mark_publishes_what_came_before() {
     );
 }
 
-/// Refutes: PublishedPtr::fetch_and:Release
+/// Refutes: PublishedPtr::compare_exchange_weak:Release
 #[test]
 fn cleared_mark_publishes_what_came_before() {
     race(
@@ -205,7 +205,7 @@ fn cleared_mark_publishes_what_came_before() {
     );
 }
 
-/// Refutes: PublishedPtr::fetch_or:Acquire
+/// Refutes: PublishedPtr::compare_exchange_weak:Acquire
 #[test]
 fn marking_acquires_the_node() {
     race(
@@ -217,7 +217,7 @@ fn marking_acquires_the_node() {
     );
 }
 
-/// Refutes: PublishedPtr::fetch_and:Acquire
+/// Refutes: PublishedPtr::compare_exchange_weak:Acquire
 #[test]
 fn clearing_a_mark_acquires_the_node() {
     race(
