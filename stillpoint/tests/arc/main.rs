@@ -5,6 +5,7 @@ mod counts;
 mod deferred;
 mod destructors;
 mod sections;
+#[cfg(not(stillpoint_portable))]
 mod signals;
 mod stress;
 mod threads;

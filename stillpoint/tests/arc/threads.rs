@@ -1,10 +1,15 @@
 //! Guards in other threads than that which loaded them, threads that exit, and forks.
 
-use std::sync::{Arc, Barrier, mpsc};
+#[cfg(not(stillpoint_portable))]
+use std::sync::Barrier;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
-use stillpoint::arc::{ArcCell, Deferred, Guard};
+#[cfg(not(stillpoint_portable))]
+use stillpoint::arc::Deferred;
+use stillpoint::arc::{ArcCell, Guard};
 use support::deadline::deadline;
+#[cfg(not(stillpoint_portable))]
 use support::fork;
 
 #[test]
@@ -72,6 +77,7 @@ fn future_holds_a_guard_across_await() {
 }
 
 /// At the fork, another thread holds a guard that the child can reach, and a third one is loading and dropping.
+#[cfg(not(stillpoint_portable))]
 #[test]
 #[cfg_attr(miri, ignore = "no forks")]
 fn child_of_a_fork_loads_and_stores() {
