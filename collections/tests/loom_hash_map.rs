@@ -214,7 +214,6 @@ fn one_of_two_removals_is_the_first() {
 }
 
 /// The table is resized after the lookup of a change.
-/// Refutes: table-not-confirmed
 #[test]
 fn change_is_made_in_the_next_table_if_its_bucket_has_moved() {
     check(0, 3, || {
@@ -302,7 +301,7 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
 }
 
 /// The other thread has undertaken to move the last bucket.
-/// Refutes: claimed-buckets-left
+/// Refutes: claimed-buckets-left, table-not-confirmed
 #[test]
 fn reserve_moves_buckets_that_other_threads_have_claimed() {
     const MOVER: u64 = key(0, 1, 1);
