@@ -21,7 +21,7 @@
 //!
 //! 1. *A slot belongs to one guard at a time*: it is filled when it is free, by its owner, and freed by its guard as the
 //!    last thing that this does with it.
-//! 2. *Who takes `paid` owns the reference*: it is a reference to the value that `paid` points to, stored by the writer
+//! 2. *The thread that takes `paid` owns the reference*: it is a reference to the value that `paid` points to, stored by the writer
 //!    that has incremented the count, and taken by one compare-exchange, of the guard or of a writer.
 //! 3. *A guard takes a payment for its own value only.* A payment for the previous guard of the slot may come late: it has
 //!    another address, or it is for the same value. (A value whose address is in `paid` is alive, so no other has this
