@@ -108,10 +108,17 @@ fn two_flushes_run_what_ended_threads_have_deferred(way: &impl Participants) {
 fn two_flushes_run_what_a_living_thread_has_deferred(way: &impl Participants) {
     let (ran, step, done) = (counter(), AtomicUsize::new(0), AtomicBool::new(false));
     let until = |value| {
-        while step.load(Acquire) != value {
+        while step.load(Acquire) < value {
             thread::yield_now();
         }
     };
+    /// Lets the other thread end, also if this one panics.
+    struct Last<'a>(&'a AtomicUsize);
+    impl Drop for Last<'_> {
+        fn drop(&mut self) {
+            self.0.store(usize::MAX, Release);
+        }
+    }
     thread::scope(|scope| {
         scope.spawn(|| {
             let participant = way.participant();
@@ -124,6 +131,7 @@ fn two_flushes_run_what_a_living_thread_has_deferred(way: &impl Participants) {
             }
             done.store(true, Release);
         });
+        let _last = Last(&step);
         let participant = way.participant();
         for round in 0..20 {
             let begin = Instant::now();

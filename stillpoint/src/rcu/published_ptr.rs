@@ -68,7 +68,8 @@ impl<T> PublishedPtr<T> {
     /// without an instruction that returns the old value repeats a compare-exchange for it as well.
     #[inline]
     fn change(&self, f: impl Fn(usize) -> usize) -> *mut T {
-        let mut seen = self.load();
+        // A model that begins with a load misses that another thread's load may come later.
+        let mut seen = if cfg!(loom) { core::ptr::null_mut() } else { self.load() };
         while let Err(now) = self.compare_exchange_weak(seen, seen.map_addr(&f)) {
             seen = now;
         }

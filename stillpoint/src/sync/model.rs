@@ -237,33 +237,6 @@ interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     compare_exchange_weak(old: *mut T, new: *mut T; success, failure) -> Result<*mut T, *mut T>;
 ]);
 
-impl<T> AtomicPtr<T> {
-    /// Changes the address, and returns the previous pointer.
-    #[track_caller]
-    fn fetch_map(&self, order: Ordering, f: impl Fn(usize) -> usize) -> *mut T {
-        poll();
-        let order = weaken(order, "order");
-        // Does not begin with a load: loom would then miss that another thread's load may come later.
-        let mut seen = std::ptr::null_mut::<T>();
-        loop {
-            match self.0.compare_exchange(seen, seen.map_addr(&f), order, Relaxed) {
-                Ok(previous) => return previous,
-                Err(current) => seen = current,
-            }
-        }
-    }
-
-    #[track_caller]
-    pub fn fetch_or(&self, bits: usize, order: Ordering) -> *mut T {
-        self.fetch_map(order, |address| address | bits)
-    }
-
-    #[track_caller]
-    pub fn fetch_and(&self, bits: usize, order: Ordering) -> *mut T {
-        self.fetch_map(order, |address| address & bits)
-    }
-}
-
 /// The number of CPUs in a model.
 pub(crate) const CPUS: usize = 2;
 

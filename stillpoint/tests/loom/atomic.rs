@@ -205,7 +205,7 @@ fn cleared_mark_publishes_what_came_before() {
     );
 }
 
-/// Refutes: PublishedPtr::compare_exchange_weak:Acquire
+/// Refutes: PublishedPtr::compare_exchange_weak:Acquire + PublishedPtr::compare_exchange_weak:FailureAcquire
 #[test]
 fn marking_acquires_the_node() {
     race(
@@ -217,7 +217,7 @@ fn marking_acquires_the_node() {
     );
 }
 
-/// Refutes: PublishedPtr::compare_exchange_weak:Acquire
+/// Refutes: PublishedPtr::compare_exchange_weak:Acquire + PublishedPtr::compare_exchange_weak:FailureAcquire
 #[test]
 fn clearing_a_mark_acquires_the_node() {
     race(
