@@ -106,6 +106,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn thread_that_has_exited_is_not_counted() {
+        let wait = || {
+            let (mutex, condvar) = (crate::lock::Mutex::new(()), crate::lock::Condvar::new());
+            condvar.wait_for(&mut mutex.lock(), core::time::Duration::from_millis(1));
+            assert_ne!(THREADS.load(Relaxed), 0);
+        };
+        (0..8).map(|_| std::thread::spawn(wait)).for_each(|thread| thread.join().expect("it does not panic"));
+        // The threads of other tests exit, too.
+        while THREADS.load(Relaxed) != 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
     fn thread_spins_less_often_until_a_spin_has_success() {
         let patience = Patience::new();
         let spins = |success: bool| {
