@@ -46,7 +46,8 @@ fn guard_keeps_its_own_value_and_no_other() {
 
 #[test]
 fn thread_may_hold_any_number_of_guards() {
-    for count in [1_usize, 8, 9, 64, 504, 505, 1000] {
+    let counts: &[usize] = if cfg!(miri) { &[1, 8, 9] } else { &[1, 8, 9, 64, 504, 505, 1000] };
+    for &count in counts {
         let value = Arc::new(1);
         let cell = ArcCell::new(Arc::clone(&value));
         let mut guards: Vec<_> = (0..count).map(|_| cell.load()).collect();
