@@ -62,6 +62,5 @@ echo "-- atomic Arcs"
 run stillpoint arc counts:: deferred::guard destructors:: sections:: threads::
 echo "-- the hash map"
 run stillpoint-collections hash_map entry_is update_replaces compute_does view_has new_value map_works iterator_sees \
-    every_key static_map taken_apart leaks_no_other removed_entry_stays map_is_dropped owner_finds drained_map \
-    destructor_may_use retain_keeps
+    every_key static_map taken_apart leaks_no_other
 cells 8
