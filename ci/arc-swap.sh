@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # compat/arc-swap keeps the promises of arc-swap. In place of it, arc-swap's own tests pass, unmodified: `random`, `stress`,
-# those of its bugs 198 and 210, the documented examples, and the tests inside its source, which check counts. Cargo
-# fetches arc-swap; none of its code is in this repository. Two minutes, after the builds.
+# those of its bugs 198 and 210, the documented examples, and the tests inside its source, which check counts. Two crates
+# that use it pass their own tests, unmodified: concread and vm-memory; they notice drop-ins that are broken. Programs for
+# bugs that were reported (tests/reported.rs) fail on releases of arc-swap that have them. Cargo fetches all of these
+# crates; none of their code is in this repository. The programs for races need Miri (`ci/setup.sh`). Four minutes, after the
+# builds.
 #
 #   ci/arc-swap.sh          checks, with the crates of Cargo.lock and ci/crates.txt
 #   ci/arc-swap.sh record   adds to ci/crates.txt what is missing there (after `ci/compat.sh record`), and checks
@@ -12,6 +15,14 @@ source ci/pin.sh
 
 # The newest version.
 version=1.9.5
+# Releases with bugs, and their checksums.
+declare -A old_releases=(
+    [1.8.2]=f9f3647c145568cec02c42054e07bdf9a5a698e15b466fb2341bfc393cd24aa5
+    [1.9.3]=380962b3d93b99642e50b9febf72c071e97e8b32d86eae9cf4ef582bb960ae6e
+    [1.9.4]=db4c94f57a570fce5d381be3289b3f79aef6332d72948fe82ab5772e423ccf92
+)
+# Users with tests of their own.
+concread=0.5.5 vm_memory=0.18.0
 
 # The tests inside arc-swap's source. Those that run here are unmodified: cut out, and compiled with this package's items
 # in place of the source's. `counts` says that a test checks exact counts.
@@ -74,8 +85,8 @@ fail() {
     exit 1
 }
 
-rm -rf "$scratch"/{fetch,vendor,own}
-mkdir -p "$scratch"/{fetch/src,own/inside/src,own/docs,own/tests}
+rm -rf "$scratch"/{fetch,vendor,own,users,broken,old}
+mkdir -p "$scratch"/{fetch/src,own/inside/src,own/docs,own/tests,users}
 touch "$scratch/fetch/src/lib.rs"
 cat >"$scratch/fetch/Cargo.toml" <<END
 [package]
@@ -83,6 +94,8 @@ name = "fetch"
 edition = "2024"
 [dependencies]
 arc-swap = "=$version"
+concread = "=$concread"
+vm-memory = { version = "=$vm_memory", features = ["backend-atomic"] }
 [workspace]
 END
 pin "$scratch/fetch"
@@ -235,3 +248,152 @@ echo "${#inside[@]} as listed, $(printf '%s\n' "${inside[@]}" | grep -c =counts)
 echo "-- random, stress, bug-198, bug-210, and the documented examples"
 cargo test --quiet "${own[@]}" --package tests --tests --no-fail-fast
 cargo test --quiet "${own[@]}" --package docs --doc
+
+echo "-- the tests of concread and vm-memory"
+users=$scratch/users
+cp -r "$scratch/vendor/concread-$concread" "$users/concread"
+cp -r "$scratch/vendor/vm-memory-$vm_memory" "$users/vm-memory"
+# Their packages also name what only their benchmarks, integration tests and other features need.
+cat >"$users/concread/Cargo.toml" <<END
+[package]
+name = "concread"
+version = "$concread"
+edition = "2021"
+autobenches = false
+autotests = false
+[features]
+default = ["ahash", "arcache", "arcache-is-hashtrie", "asynch", "ebr", "maps"]
+ahash = []
+arcache = []
+arcache-is-hashmap = []
+arcache-is-hashtrie = []
+asynch = []
+dhat-heap = []
+ebr = []
+hashtrie_skinny = []
+maps = []
+serde = []
+simd_support = []
+skinny = []
+tcache = []
+[dependencies]
+ahash = "0.8"
+arc-swap = "1.0"
+crossbeam-epoch = "0.9.11"
+crossbeam-queue = "0.3.12"
+crossbeam-utils = "0.8.21"
+lru = "0.13"
+smallvec = "1.14"
+sptr = "0.3"
+tokio = { version = "1", features = ["sync"] }
+tracing = "0.1"
+[dev-dependencies]
+rand = "0.9"
+tokio = { version = "1", features = ["rt", "macros"] }
+tracing-subscriber = { version = "0.3", default-features = false, features = ["std", "fmt"] }
+END
+cat >"$users/vm-memory/Cargo.toml" <<END
+[package]
+name = "vm-memory"
+version = "$vm_memory"
+edition = "2021"
+autobenches = false
+[features]
+default = ["backend-atomic", "rawfd"]
+backend-atomic = []
+backend-bitmap = []
+backend-mmap = []
+iommu = []
+rawfd = []
+xen = []
+[dependencies]
+arc-swap = "1.0.0"
+libc = "0.2.39"
+thiserror = "2.0.16"
+[dev-dependencies]
+matches = "0.1.0"
+vmm-sys-util = "0.15.0"
+END
+cat >"$users/Cargo.toml" <<END
+[workspace]
+members = ["concread", "vm-memory"]
+resolver = "2"
+[patch.crates-io]
+arc-swap = { path = "$PWD/compat/arc-swap" }
+END
+pin "$users"
+all=(--locked --manifest-path "$users/Cargo.toml")
+tree=$(cargo tree --quiet "${all[@]}" --workspace --invert arc-swap --depth 1 --edges normal)
+echo "$tree"
+[[ $tree == *"$PWD/compat/arc-swap"*concread*vm-memory* ]] || fail "the patch is not in use"
+cargo test --quiet "${all[@]}" --workspace --lib --no-fail-fast
+
+# broken NAME SED PACKAGE TEST MESSAGE: a drop-in whose src/swap.rs is changed does not pass a test of a user.
+broken() {
+    local name=$1 package=$3 test=$4 copy=$scratch/broken/$1 log=$scratch/broken/$1.log all
+    mkdir -p "$copy"
+    cp -r compat/arc-swap "$users/$package" "$copy"
+    sed -i -E "s|^(edition).workspace.*|\1 = \"2024\"|; /\.workspace = true/d; /^\[\[test\]\]/,\$d
+        s|\.\./\.\./stillpoint|$PWD/stillpoint|" "$copy/arc-swap/Cargo.toml"
+    rm -r "$copy/arc-swap/tests"
+    printf '[workspace]\nmembers = ["arc-swap", "%s"]\nresolver = "2"\n' "$package" >"$copy/Cargo.toml"
+    printf '[patch.crates-io]\narc-swap = { path = "arc-swap" }\n' >>"$copy/Cargo.toml"
+    sed -i "$2" "$copy/arc-swap/src/swap.rs"
+    ! diff --brief "$copy/arc-swap/src/swap.rs" compat/arc-swap/src/swap.rs >/dev/null || fail "$name: nothing is broken"
+    pin "$copy"
+    all=(--locked --manifest-path "$copy/Cargo.toml" --package "$package" --lib)
+    cargo test --quiet "${all[@]}" --no-run
+    ! timeout 60 cargo test --quiet "${all[@]}" "$test" >"$log" 2>&1 || fail "$test of $package passes although $name"
+    grep --quiet "$5" "$log" || { cat "$log" >&2; fail "$name: another failure"; }
+    echo "refuted: $name"
+}
+echo "-- broken drop-ins"
+broken stores-are-lost 's/self.cell.store(val)/drop(val)/' \
+    vm-memory atomic::tests::test_atomic_hotplug 'assertion `left == right` failed'
+broken replaced-values-leak 's/self.cell.store(val)/std::mem::forget(self.cell.swap(val))/' \
+    concread internals::lincowcell::tests_linear::test_gc_operation_linear 'assertion'
+
+# reported NUMBER VERSION MESSAGE TRIES [FLAG]: the program for a bug that was reported to arc-swap fails on the release in one
+# of the tries: on the machine, or in Miri, with one of the seeds FIRST..END.
+reported() {
+    local number=$1 old=$scratch/old/$2 log=$scratch/old/$1.log try cargo
+    mkdir -p "$old/src"
+    touch "$old/src/lib.rs"
+    cat >"$old/Cargo.toml" <<END
+[package]
+name = "old"
+edition = "2024"
+[dependencies]
+arc-swap = { version = "=$2", features = ["weak"] }
+[[test]]
+name = "reported"
+path = "$PWD/compat/arc-swap/tests/reported.rs"
+harness = false
+[workspace]
+END
+    pin "$old" "arc-swap $2 ${old_releases[$2]}"
+    for try in $4; do
+        cargo=(cargo)
+        if [[ $try == *..* ]]; then
+            cargo=(env MIRIFLAGS="-Zmiri-many-seeds=$try $5" CARGO_TARGET_DIR=target/miri cargo "+$rust_nightly" miri)
+        fi
+        if ! "${cargo[@]}" test --quiet --locked --manifest-path "$old/Cargo.toml" --test reported -- "$number" >"$log" 2>&1; then
+            grep --quiet "$3" "$log" || { cat "$log" >&2; fail "bug $number: another failure"; }
+            echo "bug $number: found in arc-swap $2"
+            return
+        fi
+    done
+    fail "bug $number was not found in arc-swap $2"
+}
+echo "-- bugs that were reported, on this package and on releases of arc-swap"
+cargo test --quiet --package arc-swap --test reported
+reported 210 1.9.4 'the value of another cell' "$(seq 60)"
+reported 214 1.9.3 'wrong counts' 1
+unset CARGO_TARGET_DIR CARGO_PROFILE_DEV_OPT_LEVEL RUSTFLAGS RUSTDOCFLAGS
+if ! cargo "+$rust_nightly" miri --version >/dev/null 2>&1; then
+    echo "CANNOT CHECK: Miri is not installed" >&2
+    exit 77 # see .ci/run
+fi
+# First the seeds with which they failed; a change of the program, or of Miri, may ask for others: some minutes.
+reported 198 1.8.2 'Undefined Behavior' '16..18 0..256' -Zmiri-preemption-rate=0.01
+reported 203 1.8.2 'Undefined Behavior' '254..256 0..256' -Zmiri-preemption-rate=0.3

@@ -1,14 +1,14 @@
 # Sourced by the checks that make packages of their own. Their crates are those of `Cargo.lock`, and of `ci/crates.txt`,
 # which lists the others: name, version, checksum.
 
-# pin FOLDER: makes the lock file of the package in the folder. Fails if the package needs a crate that is listed nowhere;
-# in `ci/compat.sh record` it lists the crate.
+# pin FOLDER [CRATE]: makes the lock file of the package in the folder. Fails if the package needs a crate that is listed
+# nowhere; in `ci/compat.sh record` it lists the crate. CRATE, an old release, takes the place of those with its name.
 pin() {
     local others
-    { echo version = 4 && listed | entries; } >"$1/Cargo.lock"
+    { echo version = 4 && listed "${@:2}" | entries; } >"$1/Cargo.lock"
     # Cargo prefers the versions that it finds there, and drops what the package does not need.
     cargo metadata --quiet --format-version 1 --manifest-path "$1/Cargo.toml" >/dev/null || return
-    others=$(comm -23 <(crates_of "$1/Cargo.lock") <(listed))
+    others=$(comm -23 <(crates_of "$1/Cargo.lock") <(listed "${@:2}"))
     [[ -n $others ]] || return 0
     if [[ ${recording-} ]]; then
         sort --output ci/crates.txt ci/crates.txt - <<<"$others"
@@ -18,9 +18,11 @@ pin() {
     fi
 }
 
-# The crates of the registry that may be used.
+# listed [CRATE]: the crates of the registry that may be used.
 listed() {
-    { crates_of Cargo.lock && cat ci/crates.txt; } | sort -u
+    local name=${1-}
+    { crates_of Cargo.lock && cat ci/crates.txt; } | awk -v name="${name%% *}" '$1 != name' | cat - <(printf '%s\n' "$@") |
+        sed '/^$/d' | sort -u
 }
 
 # Reads such a list, and prints a lock file's entries: without dependencies, which would tie the crates to each other.

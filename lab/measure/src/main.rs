@@ -99,6 +99,8 @@ mod bench {
         Stack(worker::Args),
         /// A hash map whose entries come and go.
         Churn(worker::Args),
+        /// Stores to an atomic `Arc`.
+        Stores(worker::Args),
         /// A part of the report.
         Part(report::part::Args),
     }
@@ -109,6 +111,7 @@ mod bench {
                 Self::Fence(args) => Remote::serve(&bench::fence::REMOTES, args),
                 Self::Stack(args) => Remote::serve(bench::callback::stack::REMOTES, args),
                 Self::Churn(args) => Remote::serve(bench::map::churn::REMOTES, args),
+                Self::Stores(args) => Remote::serve(bench::arc::REMOTES, args),
                 Self::Part(args) => report::part::serve(args),
             }
         }

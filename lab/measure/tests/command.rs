@@ -57,7 +57,7 @@ fn seccomp_deny_passes_on_arguments_and_exit_status() {
 #[test]
 fn bench_writes_rows_and_lists_skipped_systems() {
     // `map` takes minutes without optimization: `ci/lab.sh` runs it.
-    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback", "lock", "programs"] {
+    for bench in ["read", "sync", "fence", "qsbr", "srcu", "arc", "percpu", "callback", "lock", "programs"] {
         let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
         let path = json.to_str().expect("the path is text");
         let quick: &[&str] = match bench {
@@ -88,6 +88,7 @@ fn bench_writes_rows_and_lists_skipped_systems() {
             "callback" => "most_values ms node our_limit_bytes payload readers retired stall_ms threads",
             "qsbr" => "asked_per_s readers threads",
             "srcu" => "guards threads",
+            "arc" => "by held idle_threads strategy threads",
             "lock" => "cpus cs_ns ncs_ns threads",
             "programs" => "busy program threads",
             _ => "backend callers running",

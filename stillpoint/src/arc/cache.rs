@@ -16,7 +16,7 @@ use super::strategy::Strategy;
 /// use std::sync::Arc;
 /// use stillpoint::arc::{ArcCell, Cache};
 ///
-/// let limits: ArcCell<Arc<u32>> = ArcCell::new(Arc::new(10));
+/// let limits = ArcCell::new(Arc::new(10));
 /// let mut cache = Cache::new(&limits);
 /// for _packet in 0..1000 {
 ///     assert!(**cache.load() >= 10);

@@ -16,14 +16,14 @@ use crate::rcu::published_ptr::PublishedPtr;
 /// `ArcCell<Option<Arc<T>>>`, or another [`RefCnt`].
 ///
 /// Loads never block, and do not change the count. What a store does with the old pointer is the [`Strategy`]'s choice:
-/// [`Exact`], unless said otherwise.
+/// [`Exact`], unless [another](Self::with_strategy) is given.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use std::thread;
 /// use stillpoint::arc::ArcCell;
 ///
-/// let config: ArcCell<Arc<String>> = ArcCell::new(Arc::new("old".into()));
+/// let config = ArcCell::new(Arc::new(String::from("old")));
 /// thread::scope(|s| {
 ///     s.spawn(|| {
 ///         while **config.load() != "new" {
@@ -42,7 +42,7 @@ use crate::rcu::published_ptr::PublishedPtr;
 /// use std::sync::Arc;
 /// use stillpoint::arc::ArcCell;
 ///
-/// let cell: ArcCell<Arc<Cell<u32>>> = ArcCell::new(Arc::new(Cell::new(1)));
+/// let cell = ArcCell::new(Arc::new(Cell::new(1)));
 /// std::thread::scope(|s| { s.spawn(|| cell.load().set(2)); });
 /// ```
 pub struct ArcCell<T: RefCnt, S: Strategy<T> = Exact> {
@@ -60,16 +60,15 @@ unsafe impl<T: RefCnt + Send, S: Strategy<T> + Send> Send for ArcCell<T, S> {}
 // SAFETY: lends references to `T` to all threads, and gives `T` to any.
 unsafe impl<T: RefCnt + Send + Sync, S: Strategy<T> + Sync> Sync for ArcCell<T, S> {}
 
-impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
-    /// Creates a cell that holds `pointer`.
-    pub fn new(pointer: T) -> Self
-    where
-        S: Default,
-    {
-        Self::with_strategy(pointer, S::default())
+impl<T: RefCnt> ArcCell<T> {
+    /// Creates a cell that holds `pointer`, with the strategy [`Exact`].
+    pub fn new(pointer: T) -> Self {
+        Self::with_strategy(pointer, Exact)
     }
+}
 
-    /// Creates a cell that holds `pointer`.
+impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
+    /// Creates a cell that holds `pointer`, with a strategy.
     pub fn with_strategy(pointer: T, strategy: S) -> Self {
         Self::of(into_ptr(pointer), strategy)
     }
@@ -173,7 +172,7 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
     /// use std::sync::Arc;
     /// use stillpoint::arc::ArcCell;
     ///
-    /// let visits: ArcCell<Arc<u64>> = ArcCell::new(Arc::new(7));
+    /// let visits = ArcCell::new(Arc::new(7));
     /// assert_eq!(*visits.update(|visits| Arc::new(**visits + 1)), 7);
     /// assert_eq!(**visits.load(), 8);
     /// ```
@@ -260,13 +259,13 @@ impl<T: RefCnt, S: Strategy<T>> Drop for ArcCell<T, S> {
 
 impl<T: RefCnt, S: Strategy<T> + Default> From<T> for ArcCell<T, S> {
     fn from(pointer: T) -> Self {
-        Self::new(pointer)
+        Self::with_strategy(pointer, S::default())
     }
 }
 
 impl<T: RefCnt + Default, S: Strategy<T> + Default> Default for ArcCell<T, S> {
     fn default() -> Self {
-        Self::new(T::default())
+        Self::from(T::default())
     }
 }
 

@@ -18,7 +18,7 @@ use super::strategy::{Exact, Strategy};
 /// use std::sync::Arc;
 /// use stillpoint::arc::ArcCell;
 ///
-/// let cell: ArcCell<Arc<u32>> = ArcCell::new(Arc::new(1));
+/// let cell = ArcCell::new(Arc::new(1));
 /// let guard = cell.load();
 /// assert_eq!(Arc::strong_count(&guard), 1, "that of the cell");
 /// cell.store(Arc::new(2));

@@ -34,8 +34,16 @@
 //! | [`InDomain`] | a reference for a section, of [`rcu`](crate::rcu) or [`srcu`](crate::srcu): cheaper still | does not wait | soon, in a worker | `Send`, `'static` |
 //! | [`Cache`], of any of these | a comparison | the same | the same, and when each cache is next used | the same |
 //!
-//! Take [`Rcu`](crate::rcu::Rcu) if no reader keeps a value for longer than a section: it needs no `Arc`. Take an
-//! [`ArcCell`] if readers do.
+//! # When it is the right part
+//!
+//! | you have | take |
+//! |---|---|
+//! | readers that keep what they load: across `.await`, in structures, for minutes | an [`ArcCell`] |
+//! | readers that are done soon | an [`Rcu`](crate::rcu::Rcu): half the cost of a load, and no `Arc` |
+//! | a loop that loads in each iteration, and may keep an old value until the next | a [`Cache`] for each thread |
+//! | many stores in a second, or thousands of threads that load | an [`ArcCell`] with [`Deferred`], if counts may lag |
+//! | stores that must be exact and take less than some microseconds, beside a few threads that run | arc-swap |
+//! | as many stores as loads | a [`Mutex`](std::sync::Mutex) around the `Arc` |
 //!
 //! # How it works
 //!

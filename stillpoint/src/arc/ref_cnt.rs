@@ -40,7 +40,7 @@ use std::{rc, sync};
 ///     }
 /// }
 ///
-/// let cell: ArcCell<Text> = ArcCell::new(Text(Arc::new("hello".into())));
+/// let cell = ArcCell::new(Text(Arc::new("hello".into())));
 /// assert_eq!(*cell.load().0, "hello");
 /// ```
 pub unsafe trait RefCnt: Clone {

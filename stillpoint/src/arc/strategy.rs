@@ -63,7 +63,6 @@ pub(crate) mod sealed {
 ///
 /// Values need not be `'static`, nor `Send`.
 #[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
 pub struct Exact;
 
 impl<T: RefCnt> sealed::Strategy<T> for Exact {
@@ -104,21 +103,13 @@ impl<T: RefCnt> sealed::Strategy<T> for Exact {
 /// use std::sync::Arc;
 /// use stillpoint::arc::{self, ArcCell, Deferred};
 ///
-/// let cell: ArcCell<Arc<u32>, Deferred> = ArcCell::new(Arc::new(1));
+/// let cell = ArcCell::with_strategy(Arc::new(1), Deferred);
 /// let old = cell.swap(Arc::new(2));
 /// arc::barrier();
 /// assert_eq!(Arc::try_unwrap(old), Ok(1));
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
 pub struct Deferred;
-
-impl Deferred {
-    /// Returns the only value, for statics.
-    pub const fn new() -> Self {
-        Self
-    }
-}
 
 impl<T: RefCnt + Send + 'static> sealed::Strategy<T> for Deferred {
     #[inline(always)]

@@ -12,7 +12,7 @@ type Counted = ArcCell<Arc<u32>>;
 #[test]
 fn guard_gets_a_reference_when_its_value_is_replaced() {
     let value = Arc::new(1);
-    let cell: Counted = ArcCell::new(Arc::clone(&value));
+    let cell = ArcCell::new(Arc::clone(&value));
     let guards = [cell.load(), cell.load()];
     assert_eq!(Arc::strong_count(&value), 2, "guards have no references of their own");
     cell.store(Arc::new(2));
@@ -23,7 +23,7 @@ fn guard_gets_a_reference_when_its_value_is_replaced() {
 
 #[test]
 fn swap_returns_the_only_reference() {
-    let cell: Counted = ArcCell::new(Arc::new(1));
+    let cell = ArcCell::new(Arc::new(1));
     assert_eq!(**cell.load(), 1);
     assert_eq!(Arc::try_unwrap(cell.swap(Arc::new(2))), Ok(1));
     assert_eq!(Arc::try_unwrap(cell.into_inner()), Ok(2));
@@ -34,7 +34,7 @@ fn guard_keeps_its_own_value_and_no_other() {
     let values = [1, 2, 3].map(Arc::new);
     let weak = values.each_ref().map(Arc::downgrade);
     let [first, second, third] = values;
-    let cell: Counted = ArcCell::new(first);
+    let cell = ArcCell::new(first);
     let guard = cell.load();
     cell.store(second);
     cell.store(third);
@@ -46,9 +46,10 @@ fn guard_keeps_its_own_value_and_no_other() {
 
 #[test]
 fn thread_may_hold_any_number_of_guards() {
-    for count in [1_usize, 8, 9, 64, 504, 505, 1000] {
+    let counts: &[usize] = if cfg!(miri) { &[1, 8, 9] } else { &[1, 8, 9, 64, 504, 505, 1000] };
+    for &count in counts {
         let value = Arc::new(1);
-        let cell: Counted = ArcCell::new(Arc::clone(&value));
+        let cell = ArcCell::new(Arc::clone(&value));
         let mut guards: Vec<_> = (0..count).map(|_| cell.load()).collect();
         assert_eq!(Arc::strong_count(&value), 2 + count.saturating_sub(504), "{count}");
         // A free slot is found again, wherever it is.
@@ -67,7 +68,7 @@ fn thread_may_hold_any_number_of_guards() {
 
 #[test]
 fn load_full_and_into_inner_count() {
-    let cell: Counted = ArcCell::new(Arc::new(1));
+    let cell = ArcCell::new(Arc::new(1));
     let full = cell.load_full();
     assert_eq!(Arc::strong_count(&full), 2);
     let loaded = Guard::into_inner(cell.load());
@@ -99,7 +100,7 @@ fn one_value_in_two_cells_is_counted_twice() {
 #[test]
 fn cell_may_move_while_guards_exist() {
     let value = Arc::new(1);
-    let cell: Counted = ArcCell::new(Arc::clone(&value));
+    let cell = ArcCell::new(Arc::clone(&value));
     let guard = cell.load();
     let moved = Box::new(cell);
     moved.store(Arc::new(2));
@@ -110,8 +111,8 @@ fn cell_may_move_while_guards_exist() {
 #[test]
 fn strong_and_weak_references_to_one_value_are_told_apart() {
     let value = Arc::new(1);
-    let strong: Counted = ArcCell::new(Arc::clone(&value));
-    let weak: ArcCell<Weak<u32>> = ArcCell::new(Arc::downgrade(&value));
+    let strong = ArcCell::new(Arc::clone(&value));
+    let weak = ArcCell::new(Arc::downgrade(&value));
     let (strong_guard, weak_guard) = (strong.load(), weak.load());
     weak.store(Weak::new());
     assert_eq!((Arc::strong_count(&value), Arc::weak_count(&value)), (2, 1));
@@ -127,11 +128,11 @@ fn strong_and_weak_references_to_one_value_are_told_apart() {
 #[test]
 fn values_may_borrow_and_belong_to_one_thread() {
     let text = String::from("borrowed");
-    let cell: ArcCell<Arc<&str>> = ArcCell::new(Arc::new(&text));
+    let cell = ArcCell::new(Arc::new(text.as_str()));
     let guard = cell.load();
     cell.store(Arc::new("other"));
     assert_eq!(**guard, text);
-    let cell: ArcCell<Rc<Cell<u32>>> = ArcCell::new(Rc::new(Cell::new(1)));
+    let cell = ArcCell::new(Rc::new(Cell::new(1)));
     let guard = cell.load();
     guard.set(2);
     assert_eq!(cell.swap(Rc::default()).get(), 2);
@@ -141,7 +142,7 @@ fn values_may_borrow_and_belong_to_one_thread() {
 #[test]
 fn compare_exchange_compares_the_value_that_is_there() {
     let values = [1, 2].map(Arc::new);
-    let cell: Counted = ArcCell::new(Arc::clone(&values[0]));
+    let cell = ArcCell::new(Arc::clone(&values[0]));
     let Err((now, rejected)) = cell.compare_exchange(Arc::as_ptr(&values[1]), Arc::new(3)) else {
         panic!("another value is there")
     };
@@ -158,7 +159,7 @@ fn compare_exchange_compares_the_value_that_is_there() {
 
 #[test]
 fn update_that_panics_changes_nothing() {
-    let cell: Counted = ArcCell::new(Arc::new(1));
+    let cell = ArcCell::new(Arc::new(1));
     let panicked = std::panic::catch_unwind(|| cell.update(|_| panic!("as planned")));
     assert!(panicked.is_err());
     let old = cell.update(|old| {
@@ -174,7 +175,7 @@ fn update_that_panics_changes_nothing() {
 #[test]
 fn cache_keeps_its_value_until_it_is_used() {
     let value = Arc::new(1);
-    let cell: Counted = ArcCell::new(Arc::clone(&value));
+    let cell = ArcCell::new(Arc::clone(&value));
     let mut cache = Cache::new(&cell);
     assert_eq!(Arc::strong_count(&value), 3);
     cell.store(Arc::new(2));

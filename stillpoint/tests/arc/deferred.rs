@@ -21,7 +21,7 @@ impl Drop for Reports {
 fn value_is_destroyed_soon_by_a_worker() {
     let _running = deadline();
     let (sender, receiver) = mpsc::channel();
-    let cell: ArcCell<Arc<Reports>, Deferred> = ArcCell::new(Arc::new(Reports(1, sender.clone())));
+    let cell = ArcCell::with_strategy(Arc::new(Reports(1, sender.clone())), Deferred);
     cell.store(Arc::new(Reports(2, sender)));
     // Nothing else is stored.
     let (number, thread) = receiver.recv().unwrap();
@@ -35,7 +35,7 @@ fn value_is_destroyed_soon_by_a_worker() {
 fn guard_keeps_its_value_beyond_the_release() {
     let _running = deadline();
     let value = Arc::new(1);
-    let cell: ArcCell<Arc<u32>, Deferred> = ArcCell::new(Arc::clone(&value));
+    let cell = ArcCell::with_strategy(Arc::clone(&value), Deferred);
     let guard = cell.load();
     cell.store(Arc::new(2));
     arc::barrier();
@@ -50,7 +50,7 @@ fn guard_keeps_its_value_beyond_the_release() {
 
 #[test]
 fn destructor_on_the_worker_may_use_cells() {
-    static CELL: ArcCell<Option<Arc<Chain>>, Deferred> = ArcCell::empty_with(Deferred::new());
+    static CELL: ArcCell<Option<Arc<Chain>>, Deferred> = ArcCell::empty_with(Deferred);
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     struct Chain(u32);
     impl Drop for Chain {
@@ -73,7 +73,7 @@ fn destructor_on_the_worker_may_use_cells() {
 fn many_stores_release_all() {
     let _running = deadline();
     let value = Arc::new(0);
-    let cell: ArcCell<Arc<u32>, Deferred> = ArcCell::new(Arc::clone(&value));
+    let cell = ArcCell::with_strategy(Arc::clone(&value), Deferred);
     thread::scope(|s| {
         for _ in 0..3 {
             s.spawn(|| {

@@ -43,7 +43,7 @@ fn destructor_that_panics_leaves_the_cell_usable() {
             }
         }
     }
-    let cell: ArcCell<Arc<Panics>> = ArcCell::new(Arc::new(Panics(true)));
+    let cell = ArcCell::new(Arc::new(Panics(true)));
     assert!(catch_unwind(AssertUnwindSafe(|| cell.store(Arc::new(Panics(true))))).is_err());
     let guard = cell.load();
     cell.store(Arc::new(Panics(false)));

@@ -32,7 +32,7 @@ impl Drop for Marked {
 
 /// Two cells, between which values move, so that a value has guards of both.
 fn run<S: Strategy<Arc<Marked>> + Default + Sync>(rounds: usize) {
-    let cells: [ArcCell<Arc<Marked>, S>; 2] = [(); 2].map(|()| ArcCell::new(Marked::new()));
+    let cells: [ArcCell<Arc<Marked>, S>; 2] = [(); 2].map(|()| ArcCell::from(Marked::new()));
     thread::scope(|s| {
         for number in 0..3 {
             let cells = &cells;

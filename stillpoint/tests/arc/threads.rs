@@ -16,7 +16,7 @@ use support::fork;
 fn guard_outlives_its_thread_and_its_cell() {
     let _running = deadline();
     let value = Arc::new(1);
-    let cell: ArcCell<Arc<u32>> = ArcCell::new(Arc::clone(&value));
+    let cell = ArcCell::new(Arc::clone(&value));
     let guards = thread::scope(|s| s.spawn(|| [(); 20].map(|()| cell.load())).join().unwrap());
     // Threads that take over the record fill other slots.
     for _ in 0..5 {
@@ -34,7 +34,7 @@ fn guard_outlives_its_thread_and_its_cell() {
 fn guards_are_dropped_by_other_threads_beside_stores() {
     let _running = deadline();
     let rounds = if cfg!(miri) { 20 } else { 3000 };
-    let cell: ArcCell<Arc<u32>> = ArcCell::new(Arc::new(0));
+    let cell = ArcCell::new(Arc::new(0));
     let (sender, receiver) = mpsc::sync_channel::<Guard<Arc<u32>>>(30);
     thread::scope(|s| {
         s.spawn(|| {
@@ -62,7 +62,7 @@ fn future_holds_a_guard_across_await() {
     fn is_send_and_sync<T: Send + Sync>(value: T) -> T {
         value
     }
-    let cell: Arc<ArcCell<Arc<u32>>> = Arc::new(ArcCell::new(Arc::new(1)));
+    let cell = Arc::new(ArcCell::new(Arc::new(1)));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let reader = Arc::clone(&cell);
     let task = runtime.spawn(is_send_and_sync(async move {
@@ -85,8 +85,8 @@ fn child_of_a_fork_loads_and_stores() {
         return;
     }
     let value = Arc::new(1);
-    let cell: Arc<ArcCell<Arc<u32>>> = Arc::new(ArcCell::new(Arc::clone(&value)));
-    let deferred: Arc<ArcCell<Arc<u32>, Deferred>> = Arc::new(ArcCell::new(Arc::new(1)));
+    let cell = Arc::new(ArcCell::new(Arc::clone(&value)));
+    let deferred = Arc::new(ArcCell::with_strategy(Arc::new(1), Deferred));
     let own = cell.load();
     let ready = Arc::new(Barrier::new(3));
     let (sender, receiver) = mpsc::channel();

@@ -184,10 +184,32 @@ fn paid_reference_is_released_after_it_was_added() {
     });
 }
 
-/// A guard is dropped in another thread than that which fills its slot again.
+/// A writer that finds another value in a slot frees the one that was there. The guard is dropped in another thread than
+/// that which fills the slot again.
 /// Refutes: Slot::is_free:Acquire, Slot::fill:Release, Slot::release:Release#2
 #[test]
 fn slot_that_is_filled_again_publishes_its_earlier_guards() {
+    check(0, 2, || {
+        let state = State::new();
+        let (slot, first, second) = (free_slot(state.record()), state.first, value());
+        slot.fill(first.cast());
+        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
+        let u = spawn(&state, 1, move |_| {
+            if slot.is_free() {
+                slot.fill(second.cast());
+            }
+        });
+        if slot.protects(second.cast()) {
+            decrement(first);
+        }
+        t.join().unwrap();
+        u.join().unwrap();
+    });
+}
+
+/// The same beside the whole scan.
+#[test]
+fn slot_is_filled_again_beside_a_writer_of_its_earlier_guard() {
     check(0, 2, || {
         let state = State::new();
         let (slot, first, second) = (free_slot(state.record()), state.first, value());

@@ -13,6 +13,8 @@ pub mod haphazard;
 pub mod hazarc;
 #[cfg(feature = "bench")]
 pub mod kovan;
+#[cfg(feature = "bench")]
+pub mod left_right;
 #[cfg(feature = "liburcu")]
 mod lfht;
 #[cfg(feature = "liburcu")]

@@ -40,7 +40,7 @@ pub(super) const BEHIND: &str = "For each bench and metric: in how many of its c
      median, and the one where it is ahead by most.";
 
 #[rustfmt::skip]
-pub(super) const HIGHLIGHTS: [Highlight; 38] = [
+pub(super) const HIGHLIGHTS: [Highlight; 41] = [
     Highlight("read", "RCU read (enter, load, exit)", "pair_ns", "threads=1, nesting=1"),
     Highlight("read", "RCU read, {threads} threads", "pair_ns", "threads=max, nesting=1"),
     Highlight("read-no-membarrier", "RCU read without membarrier", "pair_ns", "threads=1, nesting=1"),
@@ -56,6 +56,10 @@ pub(super) const HIGHLIGHTS: [Highlight; 38] = [
     Highlight("qsbr", "QSBR read", "read_ns", "threads=1"),
     Highlight("qsbr", "QSBR updates per second, 16 readers", "updates_per_s", "readers=16, asked_per_s=0"),
     Highlight("srcu", "SRCU read (enter, load, exit)", "pair_ns", "threads=1"),
+    Highlight("arc", "Atomic Arc, load and drop of a guard", "pair_ns", "by=guard, threads=1, held=0"),
+    Highlight("arc", "Atomic Arc, the same beside {held} guards", "pair_ns", "by=guard, threads=1, held=64"),
+    Highlight("arc", "Atomic Arc, a deferred store beside {idle_threads} idle threads", "store_ns",
+        "strategy=deferred, idle_threads=1000"),
     Highlight("percpu", "Counter increment, one thread per CPU", "op_ns", "op=add, threads_per_cpu=1, threads=max"),
     Highlight("map", "Hash map, {reads} % gets, 1024 entries, {threads} threads (CPU time)", "op_ns",
         "reads=98, threads=4, keys=uniform, size=1024"),
@@ -101,7 +105,7 @@ pub(super) struct Target(
 );
 
 #[rustfmt::skip]
-pub(super) const TARGETS: [Target; 48] = [
+pub(super) const TARGETS: [Target; 54] = [
     Target("read", "A section", "pair_ns", "threads=1, nesting=1", "liburcu-memb", 0.7),
     Target("read", "A section", "pair_ns", "threads=1, nesting=1", "crossbeam-epoch", 0.15),
     Target("read", "A section", "pair_ns", "threads=1, nesting=1", "seize", 0.15),
@@ -126,6 +130,13 @@ pub(super) const TARGETS: [Target; 48] = [
         "liburcu-qsbr", 5.0),
     Target("srcu", "A section", "pair_ns", "threads=1", "crossbeam-epoch", 0.4),
     Target("srcu", "The same, {threads} threads", "pair_ns", "threads=max", "crossbeam-epoch", 0.4),
+    Target("arc", "Load and drop, by `rcu`", "pair_ns", "by=rcu, threads=1", "arc-swap", 0.35),
+    Target("arc", "Load and drop, by `srcu`", "pair_ns", "by=srcu, threads=1", "arc-swap", 0.9),
+    Target("arc", "A load beside {held} guards, to one beside none", "held_to_none", "by=guard, threads=1", "", 1.2),
+    Target("arc", "A store beside {idle_threads} idle threads, to one beside none", "idle_to_none", "strategy=exact",
+        "", 2.0),
+    Target("arc", "The same, deferred", "idle_to_none", "strategy=deferred", "", 2.0),
+    Target("arc", "A cache", "pair_ns", "by=cache, threads=1", "arc-swap-cache", 1.0),
     Target("percpu", "`add`", "op_ns", "op=add, threads_per_cpu=1, threads=max", "best", 0.12),
     Target("percpu", "`add`", "op_ns", "op=add, threads_per_cpu=1, threads=max", "thread-local", 2.0),
     Target("percpu", "Pop and push of a pool", "op_ns", "op=pool, threads_per_cpu=1, threads=max", "mutex-per-cpu",
@@ -289,7 +300,7 @@ const GUARDS: Mark = Lines { over: "guards", axis: "open guards", doubles: true 
 const THREADS: Mark = Lines { over: "threads", axis: "threads", doubles: true };
 
 #[rustfmt::skip]
-pub(super) const SECTIONS: [Section; 9] = [
+pub(super) const SECTIONS: [Section; 10] = [
     Section("reads", "Reads", "", &[Topic("read", "",
         "What a reader pays to enter a read-side critical section, follow a pointer, and leave the section. A dot is \
          the median over the rounds, the line behind it reaches from the least to the greatest. The bare load protects \
@@ -341,6 +352,17 @@ pub(super) const SECTIONS: [Section; 9] = [
             Plot(Dots, "Enter, load, exit; threads: {threads}", "pair_ns", "threads=*"),
             Plot(GUARDS, "From the last drop to the return of the waiter", "gp_ns", ""),
             Plot(GUARDS, "CPU time of the waiter", "gp_cpu_ns", ""),
+        ])]),
+    Section("arc", "Atomic Arcs", "", &[Topic("arc", "",
+        "What a thread pays to load the pointer to an Arc, follow it, and drop the guard: by guards that may be kept, by \
+         sections, and by caches, which keep their value until they are next used. And what a store costs: with exact \
+         counts when it returns, or with a worker that releases the value later.",
+        &[
+            Plot(Dots, "A guard; threads: {threads}, guards held: {held}", "pair_ns", "by=guard, threads=1, held=*"),
+            Plot(Dots, "A section of rcu; threads: {threads}", "pair_ns", "by=rcu, threads=1"),
+            Plot(Dots, "A section of srcu; threads: {threads}", "pair_ns", "by=srcu, threads=1"),
+            Plot(Dots, "A cache; threads: {threads}", "pair_ns", "by=cache, threads=1"),
+            Plot(Dots, "A store, {strategy}; idle threads: {idle_threads}", "store_ns", "strategy=*, idle_threads=1000"),
         ])]),
     Section("percpu", "Per-CPU data", "", &[Topic("percpu", "",
         "CPU time of an operation. thread-local is the floor: its numbers cannot be summed up.",

@@ -5,7 +5,7 @@
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use crate::bench::{callback, fence, lock, map, percpu, programs, qsbr, read, rwlock, srcu, sync};
+use crate::bench::{arc, callback, fence, lock, map, percpu, programs, qsbr, read, rwlock, srcu, sync};
 use harness::worker::{self, Worker};
 use harness::{Budget, Report};
 
@@ -34,7 +34,7 @@ const fn experiment(name: &'static str, quick: f64, usual: f64) -> Part {
 }
 
 /// All parts, in the order in which they are measured.
-pub(super) const PARTS: [Part; 19] = [
+pub(super) const PARTS: [Part; 20] = [
     part("read", 25.0, 50.0, read::run),
     Part { denied: Some("membarrier"), ..part("read-no-membarrier", 15.0, 30.0, read::run) },
     part("sync", 30.0, 60.0, sync::run),
@@ -42,6 +42,7 @@ pub(super) const PARTS: [Part; 19] = [
     part("callback", 25.0, 60.0, callback::run),
     part("qsbr", 25.0, 60.0, qsbr::run),
     part("srcu", 15.0, 30.0, srcu::run),
+    part("arc", 25.0, 50.0, arc::run),
     part("percpu", 25.0, 40.0, percpu::run),
     part("map", 40.0, 180.0, |budget| map::run(Budget { quick: budget.seconds < 100.0, ..budget })),
     part("lock", 40.0, 240.0, lock::by_threads),

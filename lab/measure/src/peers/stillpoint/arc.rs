@@ -19,7 +19,7 @@ impl<S: Strategy<Arc<u64>> + Default + Sync + 'static> ReadSide for Cell<S> {
     type Guard<'a> = Guard<Arc<u64>, S>;
 
     fn new() -> Self {
-        Self(ArcCell::new(Arc::new(VALUE)))
+        Self(ArcCell::from(Arc::new(VALUE)))
     }
 
     fn reader(&self) {}
