@@ -107,11 +107,16 @@ fn find_slot(thread: &Thread) -> Option<&'static Slot> {
 
 /// Gives the thread a record.
 fn register(thread: &Thread) -> Option<&'static Reader> {
-    if thread.has_ended.get() || !register_for_fork(&FORK) {
+    if thread.has_ended.get() || AtThreadExit::is_over() || !register_for_fork(&FORK) {
         return None;
     }
     // The light fence of `Slot::release` is one from now on.
     crate::fence::register_thread();
+    #[cfg(all(stillpoint_portable, not(windows)))]
+    if let Some(reader) = taken_back(AT_EXIT.armed()) {
+        thread.reader.set(Some(reader));
+        return Some(reader);
+    }
     let reader = RECORDS.claim().ok()?;
     // SAFETY: `exit` wants a reader.
     if !unsafe { AT_EXIT.arm(ptr::from_ref(reader).cast_mut().cast()) } {
@@ -123,6 +128,14 @@ fn register(thread: &Thread) -> Option<&'static Reader> {
     Some(reader)
 }
 
+/// Returns the record that is armed in the calling thread, whose variables have been freed: see `domain::freed_state`. It
+/// has not been released, as only [`exit`] does that.
+#[cfg(all(stillpoint_portable, not(windows)))]
+fn taken_back(armed: *mut c_void) -> Option<&'static Reader> {
+    // SAFETY: null, or what `register` has armed; readers are never freed.
+    unsafe { armed.cast::<Reader>().as_ref() }
+}
+
 /// The destructor of a thread with a record. Guards that the thread has loaded may outlive it: their slots stay in use.
 ///
 /// # Safety
@@ -131,7 +144,10 @@ fn register(thread: &Thread) -> Option<&'static Reader> {
 unsafe extern "C" fn exit(reader: *mut c_void) {
     with_thread(|thread| {
         // In the child of a fork, glibc may give a new thread what was armed for one that is gone.
-        let Some(own) = thread.reader.get().filter(|own| ptr::eq(*own, reader.cast())) else { return };
+        let own = thread.reader.get();
+        #[cfg(all(stillpoint_portable, not(windows)))]
+        let own = own.or_else(|| taken_back(reader));
+        let Some(own) = own.filter(|own| ptr::eq(*own, reader.cast())) else { return };
         thread.has_ended.set(true);
         thread.slot.set(&raw const SENTINEL);
         thread.reader.set(None);

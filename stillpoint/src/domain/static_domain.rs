@@ -267,16 +267,33 @@ pub(crate) fn register<D: StaticDomain>(
     shared.fork.register();
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
-    let light_is_free = crate::fence::light_is_compiler_fence();
+    let fast = crate::fence::fast_path_suffices();
+    #[cfg(all(stillpoint_portable, not(windows)))]
+    if let Some(reader) = super::freed_state::take_back::<D>(shared.at_exit.armed()) {
+        return Ok(reader);
+    }
     let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
-    // SAFETY: `exit` wants a reader.
-    let arm = |reader| unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) };
-    let registry = shared.readers().registry();
     D::with_thread_state(|local| {
-        let reader = local.registration.register(registry, owner, light_is_free, arm)?;
-        local.queue.set(Some(registry.attached_to(reader)));
+        if AtThreadExit::is_over() {
+            local.registration.end();
+        }
+        let arm = |reader| {
+            // See `freed_state`.
+            if cfg!(stillpoint_portable) && local.registration.has_ended() {
+                return true;
+            }
+            // SAFETY: `exit` wants a reader.
+            unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) }
+        };
+        let reader = local.registration.register(shared.readers().registry(), owner, fast, arm)?;
+        attach::<D>(local, reader);
         Ok(reader)
     })
+}
+
+/// The thread has this reader, and so its queue.
+pub(super) fn attach<D: StaticDomain>(local: &ThreadState, reader: &Reader) {
+    local.queue.set(Some(queue_of::<D>(reader)));
 }
 
 /// Gives the reader back if the thread's destructor has run and nothing needs the reader any more: see
@@ -306,7 +323,10 @@ unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     // In the child of a fork, glibc gives new threads the memory of those that the parent had, and does not clear the
     // pointers of a thread that was about to call its destructors: then the reader is not this thread's. Or a
     // destructor has given it back.
-    if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
+    let own = registered_reader::<D>();
+    #[cfg(all(stillpoint_portable, not(windows)))]
+    let own = own.or_else(|| super::freed_state::take_back::<D>(ptr::from_ref(reader).cast_mut().cast()));
+    if !own.is_some_and(|own| ptr::eq(own, reader)) {
         return;
     }
     D::shared().core.callbacks.end_of_owner(queue_of::<D>(reader), &D::INSTANCE);
