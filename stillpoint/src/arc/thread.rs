@@ -22,6 +22,8 @@ use crate::hazard::record::{Place, Record};
 use crate::hazard::scan;
 use crate::hazard::slot::Slot;
 use crate::rcu::published_ptr::PublishedPtr;
+#[cfg(stillpoint_portable)]
+use crate::readers::sections::reader::Owner;
 use crate::readers::sections::reader::Reader;
 use crate::readers::sections::registry::Registry;
 use crate::reclaim::domain::reader_outside;
@@ -112,12 +114,17 @@ fn register(thread: &Thread) -> Option<&'static Reader> {
     }
     // The light fence of `Slot::release` is one from now on.
     crate::fence::register_thread();
-    #[cfg(all(stillpoint_portable, not(windows)))]
+    #[cfg(stillpoint_portable)]
     if let Some(reader) = taken_back(AT_EXIT.armed()) {
         thread.reader.set(Some(reader));
         return Some(reader);
     }
     let reader = RECORDS.claim().ok()?;
+    #[cfg(stillpoint_portable)]
+    reader.set_owner(Owner {
+        thread: crate::sys::thread::tid().unsigned_abs(),
+        site: core::panic::Location::caller(),
+    });
     // SAFETY: `exit` wants a reader.
     if !unsafe { AT_EXIT.arm(ptr::from_ref(reader).cast_mut().cast()) } {
         RECORDS.release(reader);
@@ -130,10 +137,12 @@ fn register(thread: &Thread) -> Option<&'static Reader> {
 
 /// Returns the record that is armed in the calling thread, whose variables have been freed: see `domain::freed_state`. It
 /// has not been released, as only [`exit`] does that.
-#[cfg(all(stillpoint_portable, not(windows)))]
+#[cfg(stillpoint_portable)]
 fn taken_back(armed: *mut c_void) -> Option<&'static Reader> {
     // SAFETY: null, or what `register` has armed; readers are never freed.
-    unsafe { armed.cast::<Reader>().as_ref() }
+    let reader: Option<&'static Reader> = unsafe { armed.cast::<Reader>().as_ref() };
+    // A fiber may have come from another thread, with what that has armed.
+    reader.filter(|reader| reader.belongs_to(crate::sys::thread::tid().unsigned_abs()))
 }
 
 /// The destructor of a thread with a record. Guards that the thread has loaded may outlive it: their slots stay in use.
@@ -145,7 +154,7 @@ unsafe extern "C" fn exit(reader: *mut c_void) {
     with_thread(|thread| {
         // In the child of a fork, glibc may give a new thread what was armed for one that is gone.
         let own = thread.reader.get();
-        #[cfg(all(stillpoint_portable, not(windows)))]
+        #[cfg(stillpoint_portable)]
         let own = own.or_else(|| taken_back(reader));
         let Some(own) = own.filter(|own| ptr::eq(*own, reader.cast())) else { return };
         thread.has_ended.set(true);

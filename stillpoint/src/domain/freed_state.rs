@@ -1,4 +1,4 @@
-//! Threads whose thread-local variables are freed before they end, as on targets where these are keys (Android). Their
+//! Threads whose thread-local variables are freed before they end, as on targets where these are keys (Android, `windows-gnu`). Their
 //! next section finds a new [`ThreadState`](super::static_domain::ThreadState), which knows of no reader, and so does
 //! [`exit`](super::static_domain). The thread then takes back its reader by the pointer that is armed.
 //!
@@ -14,7 +14,8 @@ use crate::readers::sections::reader::Reader;
 pub fn take_back<D: StaticDomain>(armed: *mut c_void) -> Option<&'static Reader> {
     // SAFETY: null, or a reader, as the domain arms; readers are never freed.
     let reader: &'static Reader = unsafe { armed.cast::<Reader>().as_ref() }?;
-    // The child of a fork has the variables of a thread that it does not have.
+    // The child of a fork has the variables of a thread that it does not have, and a fiber may have come from another
+    // thread, with what that has armed.
     if !reader.belongs_to(crate::sys::thread::tid().unsigned_abs()) {
         return None;
     }

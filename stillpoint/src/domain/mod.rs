@@ -5,7 +5,7 @@ pub mod api;
 pub mod due;
 #[cfg(feature = "epoch")]
 pub mod entry;
-#[cfg(all(stillpoint_portable, not(windows)))]
+#[cfg(stillpoint_portable)]
 mod freed_state;
 pub mod static_domain;
 pub mod stats;

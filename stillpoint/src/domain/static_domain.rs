@@ -268,7 +268,7 @@ pub(crate) fn register<D: StaticDomain>(
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
     let fast = crate::fence::fast_path_suffices();
-    #[cfg(all(stillpoint_portable, not(windows)))]
+    #[cfg(stillpoint_portable)]
     if let Some(reader) = super::freed_state::take_back::<D>(shared.at_exit.armed()) {
         return Ok(reader);
     }
@@ -324,7 +324,7 @@ unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     // pointers of a thread that was about to call its destructors: then the reader is not this thread's. Or a
     // destructor has given it back.
     let own = registered_reader::<D>();
-    #[cfg(all(stillpoint_portable, not(windows)))]
+    #[cfg(stillpoint_portable)]
     let own = own.or_else(|| super::freed_state::take_back::<D>(ptr::from_ref(reader).cast_mut().cast()));
     if !own.is_some_and(|own| ptr::eq(own, reader)) {
         return;

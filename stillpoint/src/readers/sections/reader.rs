@@ -336,7 +336,7 @@ impl Reader {
     }
 
     /// Returns `true` if the owner's thread id is `thread`.
-    #[cfg(all(stillpoint_portable, not(windows)))]
+    #[cfg(stillpoint_portable)]
     pub fn belongs_to(&self, thread: u32) -> bool {
         // Relaxed: an owner knows what it has stored, and for others the answer is `false`.
         self.thread.load(Relaxed) == thread

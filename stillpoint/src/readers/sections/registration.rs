@@ -238,7 +238,7 @@ impl Registration {
     }
 
     /// The thread has `reader`, of which this registration does not know any more: see `domain::freed_state`.
-    #[cfg(all(stillpoint_portable, not(windows)))]
+    #[cfg(stillpoint_portable)]
     pub fn take_back<A>(&self, registry: &Registry<A>, reader: &'static Reader, fast: bool) {
         // It may have been idle.
         registry.set_active(reader);

@@ -48,7 +48,6 @@ impl AtThreadExit {
     }
 
     /// Returns the pointer that is armed in the calling thread, or null.
-    #[cfg(not(windows))]
     pub fn armed(&self) -> *mut c_void {
         let found = Cell::new(ptr::null_mut());
         slot::change(|first| {
