@@ -17,6 +17,8 @@ use core::ptr;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use std::sync::Mutex;
 
+#[cfg(stillpoint_portable)]
+use crate::domain::freed_state::armed_reader;
 use crate::domain::static_domain::StaticDomain as _;
 use crate::hazard::record::{Place, Record};
 use crate::hazard::scan;
@@ -114,8 +116,9 @@ fn register(thread: &Thread) -> Option<&'static Reader> {
     }
     // The light fence of `Slot::release` is one from now on.
     crate::fence::register_thread();
+    // Only `exit` releases it.
     #[cfg(stillpoint_portable)]
-    if let Some(reader) = taken_back(AT_EXIT.armed()) {
+    if let Some(reader) = armed_reader(AT_EXIT.armed()) {
         thread.reader.set(Some(reader));
         return Some(reader);
     }
@@ -135,16 +138,6 @@ fn register(thread: &Thread) -> Option<&'static Reader> {
     Some(reader)
 }
 
-/// Returns the record that is armed in the calling thread, whose variables have been freed: see `domain::freed_state`. It
-/// has not been released, as only [`exit`] does that.
-#[cfg(stillpoint_portable)]
-fn taken_back(armed: *mut c_void) -> Option<&'static Reader> {
-    // SAFETY: null, or what `register` has armed; readers are never freed.
-    let reader: Option<&'static Reader> = unsafe { armed.cast::<Reader>().as_ref() };
-    // A fiber may have come from another thread, with what that has armed.
-    reader.filter(|reader| reader.belongs_to(crate::sys::thread::tid().unsigned_abs()))
-}
-
 /// The destructor of a thread with a record. Guards that the thread has loaded may outlive it: their slots stay in use.
 ///
 /// # Safety
@@ -155,7 +148,7 @@ unsafe extern "C" fn exit(reader: *mut c_void) {
         // In the child of a fork, glibc may give a new thread what was armed for one that is gone.
         let own = thread.reader.get();
         #[cfg(stillpoint_portable)]
-        let own = own.or_else(|| taken_back(reader));
+        let own = own.or_else(|| armed_reader(reader));
         let Some(own) = own.filter(|own| ptr::eq(*own, reader.cast())) else { return };
         thread.has_ended.set(true);
         thread.slot.set(&raw const SENTINEL);

@@ -6,6 +6,6 @@ pub mod due;
 #[cfg(feature = "epoch")]
 pub mod entry;
 #[cfg(stillpoint_portable)]
-mod freed_state;
+pub mod freed_state;
 pub mod static_domain;
 pub mod stats;

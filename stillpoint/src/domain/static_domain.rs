@@ -269,7 +269,7 @@ pub(crate) fn register<D: StaticDomain>(
     crate::fence::register_thread();
     let fast = crate::fence::fast_path_suffices();
     #[cfg(stillpoint_portable)]
-    if let Some(reader) = super::freed_state::take_back::<D>(shared.at_exit.armed()) {
+    if let Some(reader) = take_back::<D>(shared.at_exit.armed()) {
         return Ok(reader);
     }
     let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
@@ -286,14 +286,21 @@ pub(crate) fn register<D: StaticDomain>(
             unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) }
         };
         let reader = local.registration.register(shared.readers().registry(), owner, fast, arm)?;
-        attach::<D>(local, reader);
+        local.queue.set(Some(queue_of::<D>(reader)));
         Ok(reader)
     })
 }
 
-/// The thread has this reader, and so its queue.
-pub(super) fn attach<D: StaticDomain>(local: &ThreadState, reader: &Reader) {
-    local.queue.set(Some(queue_of::<D>(reader)));
+/// Takes back the reader that is armed in the calling thread, whose state has been freed: see [`super::freed_state`].
+#[cfg(stillpoint_portable)]
+fn take_back<D: StaticDomain>(armed: *mut c_void) -> Option<&'static Reader> {
+    let reader = super::freed_state::armed_reader(armed)?;
+    let fast = crate::fence::fast_path_suffices();
+    D::with_thread_state(|local| {
+        local.registration.take_back(D::shared().readers().registry(), reader, fast);
+        local.queue.set(Some(queue_of::<D>(reader)));
+    });
+    Some(reader)
 }
 
 /// Gives the reader back if the thread's destructor has run and nothing needs the reader any more: see
@@ -325,7 +332,7 @@ unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     // destructor has given it back.
     let own = registered_reader::<D>();
     #[cfg(stillpoint_portable)]
-    let own = own.or_else(|| super::freed_state::take_back::<D>(ptr::from_ref(reader).cast_mut().cast()));
+    let own = own.or_else(|| take_back::<D>(ptr::from_ref(reader).cast_mut().cast()));
     if !own.is_some_and(|own| ptr::eq(own, reader)) {
         return;
     }
@@ -530,4 +537,44 @@ macro_rules! static_domain {
 
         $crate::static_domain!(@own $kind $name);
     };
+}
+
+#[cfg(all(test, stillpoint_portable))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::rcu::RcuDomain;
+
+    /// As a target does that frees the state of a thread whose destructors still run.
+    fn free_state<D: StaticDomain>() {
+        D::with_thread_state(|local| {
+            let state = core::ptr::from_ref::<ThreadState>(local).cast_mut();
+            // SAFETY: the thread's own, which has no destructor, and to which there is no other reference.
+            unsafe { state.write(ThreadState::new()) };
+        });
+    }
+
+    #[test]
+    fn thread_whose_state_is_freed_gives_its_reader_back() {
+        crate::domain! { struct Own; }
+        let end = |reads_again: bool| {
+            thread::spawn(move || {
+                drop(Own::enter());
+                let reader = registered_reader::<Own>().expect("registered");
+                free_state::<Own>();
+                assert!(registered_reader::<Own>().is_none());
+                if reads_again {
+                    drop(Own::enter());
+                    assert!(core::ptr::eq(registered_reader::<Own>().expect("registered"), reader));
+                    free_state::<Own>();
+                }
+            })
+            .join()
+            .expect("no panic");
+        };
+        (0..10).for_each(|round| end(round % 2 == 0));
+        assert_eq!(Own.stats().readers, 1, "each thread uses the reader of the one before");
+        Own.synchronize();
+    }
 }
