@@ -22,6 +22,7 @@ portable=(env RUSTFLAGS="--cfg stillpoint_portable" RUSTDOCFLAGS="--cfg stillpoi
     cargo test --locked --target-dir target/portable "${packages[@]}")
 counted "${portable[@]}" --lib --test '*'
 counted "${portable[@]}" --doc
+"${portable[@]/test/clippy}" --all-targets --quiet -- --deny warnings
 
 echo "-- other systems"
 for target in x86_64-pc-windows-gnu x86_64-apple-darwin aarch64-apple-darwin x86_64-unknown-freebsd aarch64-linux-android \

@@ -90,6 +90,10 @@ fn run(mask: u64, program: &[Op]) {
                     assert_eq!(get(map.remove(&counted(key), &guard)), model.remove(&key));
                 }
             }
+            #[cfg(fuzzing)]
+            Op::Remove(key) if std::env::var_os("FUZZ_BROKEN").is_some() => {
+                model.remove(&key);
+            }
             Op::Remove(key) => {
                 let removed = map.remove_entry(&counted(key), &guard);
                 let removed = removed.map(|(key, value)| (key.get(), value.get()));
@@ -187,6 +191,23 @@ fn run(mask: u64, program: &[Op]) {
     drop(guard);
     let taken: Model<_, _> = map.into_iter().map(|(key, value)| (key.get(), value.get())).collect();
     assert_eq!(taken, model);
+}
+
+/// Runs the program that a fuzzer's bytes stand for. Panics if the maps differ. With `FUZZ_BROKEN`, the map keeps
+/// what is removed.
+#[cfg(fuzzing)]
+pub fn fuzz(data: &[u8]) {
+    use proptest::strategy::ValueTree as _;
+    use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+
+    let programs = (proptest::sample::select(MASKS), prop::collection::vec(ops(), 1..200));
+    let rng = TestRng::from_seed(RngAlgorithm::PassThrough, data);
+    let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
+    let Ok(tree) = programs.new_tree(&mut runner) else { return };
+    let (mask, program) = tree.current();
+    run(mask, &program);
+    Own.barrier();
+    assert_eq!(ALIVE.load(Relaxed), 0, "an entry leaks");
 }
 
 #[test]

@@ -17,11 +17,15 @@ use core::ptr;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use std::sync::Mutex;
 
+#[cfg(stillpoint_portable)]
+use crate::domain::freed_state::armed_reader;
 use crate::domain::static_domain::StaticDomain as _;
 use crate::hazard::record::{Place, Record};
 use crate::hazard::scan;
 use crate::hazard::slot::Slot;
 use crate::rcu::published_ptr::PublishedPtr;
+#[cfg(stillpoint_portable)]
+use crate::readers::sections::reader::Owner;
 use crate::readers::sections::reader::Reader;
 use crate::readers::sections::registry::Registry;
 use crate::reclaim::domain::reader_outside;
@@ -107,12 +111,23 @@ fn find_slot(thread: &Thread) -> Option<&'static Slot> {
 
 /// Gives the thread a record.
 fn register(thread: &Thread) -> Option<&'static Reader> {
-    if thread.has_ended.get() || !register_for_fork(&FORK) {
+    if thread.has_ended.get() || AtThreadExit::is_over() || !register_for_fork(&FORK) {
         return None;
     }
     // The light fence of `Slot::release` is one from now on.
     crate::fence::register_thread();
+    // Only `exit` releases it.
+    #[cfg(stillpoint_portable)]
+    if let Some(reader) = armed_reader(AT_EXIT.armed()) {
+        thread.reader.set(Some(reader));
+        return Some(reader);
+    }
     let reader = RECORDS.claim().ok()?;
+    #[cfg(stillpoint_portable)]
+    reader.set_owner(Owner {
+        thread: crate::sys::thread::tid().unsigned_abs(),
+        site: core::panic::Location::caller(),
+    });
     // SAFETY: `exit` wants a reader.
     if !unsafe { AT_EXIT.arm(ptr::from_ref(reader).cast_mut().cast()) } {
         RECORDS.release(reader);
@@ -131,7 +146,10 @@ fn register(thread: &Thread) -> Option<&'static Reader> {
 unsafe extern "C" fn exit(reader: *mut c_void) {
     with_thread(|thread| {
         // In the child of a fork, glibc may give a new thread what was armed for one that is gone.
-        let Some(own) = thread.reader.get().filter(|own| ptr::eq(*own, reader.cast())) else { return };
+        let own = thread.reader.get();
+        #[cfg(stillpoint_portable)]
+        let own = own.or_else(|| armed_reader(reader));
+        let Some(own) = own.filter(|own| ptr::eq(*own, reader.cast())) else { return };
         thread.has_ended.set(true);
         thread.slot.set(&raw const SENTINEL);
         thread.reader.set(None);

@@ -267,16 +267,40 @@ pub(crate) fn register<D: StaticDomain>(
     shared.fork.register();
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
-    let light_is_free = crate::fence::light_is_compiler_fence();
+    let fast = crate::fence::fast_path_suffices();
+    #[cfg(stillpoint_portable)]
+    if let Some(reader) = take_back::<D>(shared.at_exit.armed()) {
+        return Ok(reader);
+    }
     let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
-    // SAFETY: `exit` wants a reader.
-    let arm = |reader| unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) };
-    let registry = shared.readers().registry();
     D::with_thread_state(|local| {
-        let reader = local.registration.register(registry, owner, light_is_free, arm)?;
-        local.queue.set(Some(registry.attached_to(reader)));
+        if AtThreadExit::is_over() {
+            local.registration.end();
+        }
+        let arm = |reader| {
+            // See `freed_state`.
+            if cfg!(stillpoint_portable) && local.registration.has_ended() {
+                return true;
+            }
+            // SAFETY: `exit` wants a reader.
+            unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) }
+        };
+        let reader = local.registration.register(shared.readers().registry(), owner, fast, arm)?;
+        local.queue.set(Some(queue_of::<D>(reader)));
         Ok(reader)
     })
+}
+
+/// Takes back the reader that is armed in the calling thread, whose state has been freed: see [`super::freed_state`].
+#[cfg(stillpoint_portable)]
+fn take_back<D: StaticDomain>(armed: *mut c_void) -> Option<&'static Reader> {
+    let reader = super::freed_state::armed_reader(armed)?;
+    let fast = crate::fence::fast_path_suffices();
+    D::with_thread_state(|local| {
+        local.registration.take_back(D::shared().readers().registry(), reader, fast);
+        local.queue.set(Some(queue_of::<D>(reader)));
+    });
+    Some(reader)
 }
 
 /// Gives the reader back if the thread's destructor has run and nothing needs the reader any more: see
@@ -306,7 +330,10 @@ unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     // In the child of a fork, glibc gives new threads the memory of those that the parent had, and does not clear the
     // pointers of a thread that was about to call its destructors: then the reader is not this thread's. Or a
     // destructor has given it back.
-    if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
+    let own = registered_reader::<D>();
+    #[cfg(stillpoint_portable)]
+    let own = own.or_else(|| take_back::<D>(ptr::from_ref(reader).cast_mut().cast()));
+    if !own.is_some_and(|own| ptr::eq(own, reader)) {
         return;
     }
     D::shared().core.callbacks.end_of_owner(queue_of::<D>(reader), &D::INSTANCE);
@@ -510,4 +537,44 @@ macro_rules! static_domain {
 
         $crate::static_domain!(@own $kind $name);
     };
+}
+
+#[cfg(all(test, stillpoint_portable))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::rcu::RcuDomain;
+
+    /// As a target does that frees the state of a thread whose destructors still run.
+    fn free_state<D: StaticDomain>() {
+        D::with_thread_state(|local| {
+            let state = core::ptr::from_ref::<ThreadState>(local).cast_mut();
+            // SAFETY: the thread's own, which has no destructor, and to which there is no other reference.
+            unsafe { state.write(ThreadState::new()) };
+        });
+    }
+
+    #[test]
+    fn thread_whose_state_is_freed_gives_its_reader_back() {
+        crate::domain! { struct Own; }
+        let end = |reads_again: bool| {
+            thread::spawn(move || {
+                drop(Own::enter());
+                let reader = registered_reader::<Own>().expect("registered");
+                free_state::<Own>();
+                assert!(registered_reader::<Own>().is_none());
+                if reads_again {
+                    drop(Own::enter());
+                    assert!(core::ptr::eq(registered_reader::<Own>().expect("registered"), reader));
+                    free_state::<Own>();
+                }
+            })
+            .join()
+            .expect("no panic");
+        };
+        (0..10).for_each(|round| end(round % 2 == 0));
+        assert_eq!(Own.stats().readers, 1, "each thread uses the reader of the one before");
+        Own.synchronize();
+    }
 }

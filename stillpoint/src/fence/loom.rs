@@ -13,3 +13,14 @@ pub fn light_compiler_only() {}
 pub fn heavy() {
     interrupt_all();
 }
+
+/// Every model has a fast path that is not fenced.
+pub const FAST_PATH_IS_FENCED: bool = false;
+
+pub fn fast_path_suffices() -> bool {
+    light_is_compiler_fence()
+}
+
+pub fn light_is_full_fence() -> bool {
+    !light_is_compiler_fence()
+}

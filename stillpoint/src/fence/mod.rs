@@ -94,6 +94,7 @@ mod signal;
 #[cfg(all(test, target_arch = "x86_64", not(any(miri, stillpoint_portable))))]
 mod tests;
 
+use crate::sys::heavy_fence;
 pub use backend::{
     Backend, BackendAlreadySet, Report, Stats, backend, heavy, init, report, set_backend, stats,
 };
@@ -103,7 +104,9 @@ pub use backend::{
 /// Orders nothing against other `light()` calls: see the [module](self).
 #[inline(always)]
 pub fn light() {
-    if backend::is_chosen(Backend::Membarrier) {
+    if FAST_PATH_IS_FENCED {
+        fence(SeqCst);
+    } else if backend::is_chosen(Backend::Membarrier) {
         compiler_fence(SeqCst);
     } else {
         light_slow();
@@ -122,6 +125,23 @@ fn light_slow() {
 /// Returns `true` if [`light`] is a compiler fence in every thread. Does not choose the backend.
 pub(crate) fn light_is_compiler_fence() -> bool {
     backend::is_chosen(Backend::Membarrier)
+}
+
+/// Returns `true` if [`light`] is a full fence in this thread now. Does not choose the backend.
+#[inline(always)]
+pub(crate) fn light_is_full_fence() -> bool {
+    FAST_PATH_IS_FENCED
+        || backend::is_chosen(Backend::SeqCst)
+        || !(light_is_compiler_fence() || backend::is_chosen(Backend::Signal) && signal::is_registered())
+}
+
+/// The fast path of [`crate::rcu`] executes the light fence of any backend, and so all threads enter by it: there are full
+/// fences only.
+pub(crate) const FAST_PATH_IS_FENCED: bool = !heavy_fence::EXISTS;
+
+/// Returns `true` if the fast path of [`crate::rcu`] executes a fence that suffices.
+pub(crate) fn fast_path_suffices() -> bool {
+    FAST_PATH_IS_FENCED || light_is_compiler_fence()
 }
 
 /// [`light`] in code that runs on [`Backend::Membarrier`] only, or calls [`light`] too.

@@ -187,7 +187,7 @@ fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
             let is_fast = Own::with_thread_state(|local| {
                 local.registration.reader().is_some_and(|reader| ptr::eq(reader, local.registration.fast()))
             });
-            assert_eq!(is_fast, crate::fence::light_is_compiler_fence());
+            assert_eq!(is_fast, crate::fence::fast_path_suffices());
             is_interrupted
         };
         let is_interrupted = thread::spawn(is_interrupted).join().expect("no panic");

@@ -38,6 +38,18 @@ impl AtThreadExit {
         self.key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, pointer) } == 0)
     }
 
+    /// Returns the pointer that is armed in the calling thread, or null.
+    #[cfg(stillpoint_portable)]
+    pub fn armed(&self) -> *mut c_void {
+        // SAFETY: the key was created, and is never deleted.
+        self.key().map_or(core::ptr::null_mut(), |key| unsafe { libc::pthread_getspecific(key) })
+    }
+
+    /// Returns `true` if nothing that is armed now in the calling thread will run: the C library runs it again.
+    pub fn is_over() -> bool {
+        false
+    }
+
     /// Creates the key for [`arm`](Self::arm). The C library allocates no memory for its lowest keys, which it gives
     /// out first.
     pub fn prepare(&self) {

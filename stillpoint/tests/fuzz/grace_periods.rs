@@ -131,6 +131,31 @@ fn broken_flavors_are_found<K: Flavor>() {
     }
 }
 
+#[cfg(fuzzing)]
+fn fuzz<K: Flavor>(data: &[u8]) {
+    let broken = crate::program::is_broken().then_some(Broken::Wait);
+    crate::program::fuzz(data, ops(), |how| {
+        (TestSystem::<K>::new(how == How::Freely, broken), GpModel::new(K::SECTIONS))
+    });
+}
+
+#[cfg(fuzzing)]
+pub fn fuzz_rcu(data: &[u8]) {
+    rcu_flavor!(Own);
+    fuzz::<Own>(data);
+}
+
+#[cfg(fuzzing)]
+pub fn fuzz_qsbr(data: &[u8]) {
+    qsbr_flavor!(Own);
+    fuzz::<Own>(data);
+}
+
+#[cfg(fuzzing)]
+pub fn fuzz_srcu(data: &[u8]) {
+    fuzz::<Sleepable>(data);
+}
+
 #[test]
 fn rcu_programs_match_the_model() {
     rcu_flavor!(Own);

@@ -426,6 +426,19 @@ fn try_lock(lock: &RawMutex) -> bool {
 
 raw_mutex!(Sound, try_lock);
 
+#[cfg(fuzzing)]
+pub fn fuzz(data: &[u8]) {
+    raw_mutex!(Shared, |lock: &RawMutex| {
+        try_lock(lock);
+        true
+    });
+    if crate::program::is_broken() {
+        crate::program::fuzz(data, ops(), |how| (TestState::<Shared>::new(how), LockModel::new()));
+    } else {
+        crate::program::fuzz(data, ops(), |how| (TestState::<Sound>::new(how), LockModel::new()));
+    }
+}
+
 #[test]
 fn programs_of_locks_match_the_model() {
     holds(ops(), |how| (TestState::<Sound>::new(how), LockModel::new()));

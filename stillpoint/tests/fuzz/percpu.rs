@@ -298,6 +298,12 @@ impl Model for ContainerModel {
     }
 }
 
+#[cfg(fuzzing)]
+pub fn fuzz(data: &[u8]) {
+    let broken = crate::program::is_broken().then_some(Broken::Counter);
+    crate::program::fuzz(data, ops(), |_| (Containers::new(broken), ContainerModel::default()));
+}
+
 #[test]
 fn programs_of_containers_match_the_model() {
     if in_each_variant(programs_of_containers_match_the_model) {

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use proptest::collection::vec;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
+#[cfg(fuzzing)]
+use proptest::{strategy::ValueTree as _, test_runner::RngAlgorithm, test_runner::TestRng};
 
 use support::asleep::{sleeps, tid};
 use support::panics::message;
@@ -338,6 +340,36 @@ pub fn check<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
         Ok(())
     });
     outcome.map_err(|failure| format!("{failure}\nPROPTEST_RNG_SEED={seed}"))
+}
+
+/// Runs the program that a fuzzer's bytes stand for, in the place of random numbers. Panics if it finds an error.
+#[cfg(fuzzing)]
+pub fn fuzz<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
+    data: &[u8],
+    op: impl Strategy<Value = S::Op>,
+    make: impl Fn(How) -> (S, M),
+) {
+    let rng = TestRng::from_seed(RngAlgorithm::PassThrough, data);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    // Bytes that run out stand for no program.
+    let Ok(tree) = programs(op).new_tree(&mut runner) else { return };
+    let program = tree.current();
+    for how in [How::InStep, How::Freely] {
+        let (system, model) = make(how);
+        let outcome = match how {
+            How::InStep => in_step(system, model, &program),
+            How::Freely => freely(system, &program),
+        };
+        if let Err(why) = outcome {
+            panic!("{how:?}: {why}: {program:#?}");
+        }
+    }
+}
+
+/// Returns `true` if the systems are to have an error, so that it can be seen that a fuzzer finds it.
+#[cfg(fuzzing)]
+pub fn is_broken() -> bool {
+    env::var_os("FUZZ_BROKEN").is_some()
 }
 
 /// Expects that [`check`] finds no error.

@@ -419,6 +419,12 @@ impl Model for RwModel {
     }
 }
 
+#[cfg(fuzzing)]
+pub fn fuzz(data: &[u8]) {
+    let broken = if crate::program::is_broken() { Broken::ReadsAnyway } else { Broken::Not };
+    crate::program::fuzz(data, ops(), |_| (TestState::<RawRwLock>::new(broken), RwModel::new()));
+}
+
 #[test]
 fn programs_of_reads_and_writes_match_the_model() {
     holds(ops(), |_| (TestState::<RawRwLock>::new(Broken::Not), RwModel::new()));

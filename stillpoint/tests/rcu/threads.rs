@@ -144,8 +144,6 @@ fn guard_in_a_thread_local_ends_with_its_thread() {
     assert_eq!(Own.stats().readers, 1);
 }
 
-// Such a destructor leaves a reader behind there: see `docs/environments.md`.
-#[cfg(not(windows))]
 #[test]
 fn thread_local_destructor_reads_without_leaking() {
     stillpoint::domain! { struct Own; }

@@ -22,13 +22,14 @@
 //! A handler that reads, and leaves every section that it enters, may interrupt the owner between any two instructions
 //! here: it finds `gp_seen` 0 and leaves it 0, or finds it non-zero and restores `nesting`. If it interrupts the owner
 //! between the end of the outermost section and the check of `exit_flags`, the handler takes the slow path in the
-//! owner's place.
+//! owner's place. If it interrupts the owner between the store and a full fence, its own section needs one, though it is
+//! nested: see [`Reader::enter_fenced`].
 
 use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use crate::fence::light_compiler_only;
+use crate::fence::{FAST_PATH_IS_FENCED, light, light_compiler_only, light_is_full_fence};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// A grace period sleeps until this reader has left.
@@ -45,6 +46,14 @@ const OUTSIDE: u32 = COLLECT | RECLAIM;
 const OUTSIDE: u32 = RECLAIM;
 /// The thread is exiting, or has exited inside a section. The slow path then releases the reader.
 pub const EXITING: u32 = 8;
+
+/// An exchange is a full fence: on x86, as each locked instruction. Interpreters and models go by the language.
+const EXCHANGE_IS_FENCE: bool =
+    cfg!(all(any(target_arch = "x86", target_arch = "x86_64"), not(any(miri, loom))));
+
+/// No handler that reads may come between the store and the fence of the outermost section: the two are one instruction,
+/// or handlers may not use the library.
+const NESTS_WITHOUT_FENCE: bool = EXCHANGE_IS_FENCE || cfg!(any(stillpoint_portable, miri));
 
 /// See the [module](self). What a scan loads has a cache line of its own (and its neighbour, which x86-64 prefetches).
 #[derive(Debug)]
@@ -122,10 +131,47 @@ impl Reader {
         let outside = self.gp_seen.load(Relaxed) == 0;
         if outside {
             // Relaxed: see `begin`.
-            self.begin(counter.load(Relaxed));
-            light_compiler_only();
+            let counter = counter.load(Relaxed);
+            if FAST_PATH_IS_FENCED {
+                self.begin_fenced(counter);
+            } else {
+                self.begin(counter);
+                light_compiler_only();
+            }
         }
         outside
+    }
+
+    /// Begins a section, or one inside another, with the light fence of any backend.
+    ///
+    /// A section inside another needs no fence of its own, if that of the outermost is complete: it orders all that the
+    /// thread does later. Only a handler may come between the store and the fence (see [`NESTS_WITHOUT_FENCE`]).
+    #[inline(always)]
+    pub fn enter_fenced(&self, counter: &AtomicU64) {
+        // Relaxed: see `try_enter`.
+        if self.gp_seen.load(Relaxed) == 0 {
+            self.begin_fenced(counter.load(Relaxed));
+            return;
+        }
+        self.nest();
+        if !NESTS_WITHOUT_FENCE {
+            light();
+        }
+    }
+
+    /// [`begin`](Self::begin) with the light fence of any backend.
+    #[inline(always)]
+    fn begin_fenced(&self, counter: u64) {
+        if EXCHANGE_IS_FENCE && light_is_full_fence() {
+            // Store and fence in one instruction, which takes less time than two, and which no handler splits. SeqCst:
+            // nothing of the section comes before the store; pairs with heavy fence A. The language does not promise
+            // that of an exchange, but x86 does, and the compiler fence is for the compiler.
+            self.gp_seen.swap(counter, SeqCst);
+            light_compiler_only();
+        } else {
+            self.begin(counter);
+            light();
+        }
     }
 
     /// Begins a section inside another.
@@ -287,6 +333,13 @@ impl Reader {
         // Acquires in `owner_if_still_blocking`.
         self.thread.store(owner.thread, Release);
         self.site.store(ptr::from_ref(owner.site).cast_mut(), Release);
+    }
+
+    /// Returns `true` if the owner's thread id is `thread`.
+    #[cfg(stillpoint_portable)]
+    pub fn belongs_to(&self, thread: u32) -> bool {
+        // Relaxed: an owner knows what it has stored, and for others the answer is `false`.
+        self.thread.load(Relaxed) == thread
     }
 
     /// Changes the owner's thread id, in the child of a fork.

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
 //! | its own | the same | enters by the fast path; its reader is active |
-//! | its own | [`unregistered`] | enters by the slow path: a compiler fence is no light fence, or the thread is *idle*, or *diverted* |
+//! | its own | [`unregistered`] | enters by the slow path: the fast path has no light fence that suffices, or the thread is *idle*, or *diverted* |
 //!
 //! # Idle threads
 //!
@@ -85,14 +85,16 @@ use core::sync::atomic::compiler_fence;
 
 use super::reader::{EXITING, Owner, Reader};
 use super::registry::Registry;
-use crate::fence::{light, light_is_compiler_fence};
+#[cfg(not(loom))]
+use crate::fence::FAST_PATH_IS_FENCED;
+use crate::fence::{fast_path_suffices, light};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Registration {
-    /// This thread's reader, if a compiler fence is a light fence in every thread and this one is not idle; else
-    /// [`unregistered`].
+    /// This thread's reader, if the fast path has the light fence that it needs, and the thread is neither idle nor
+    /// diverted; else [`unregistered`].
     ///
     /// A pointer, because constants of Rust 1.85 contain no references to atomics.
     fast: Cell<NonNull<Reader>>,
@@ -141,6 +143,12 @@ const fn pointer_to(reader: &'static Reader) -> NonNull<Reader> {
     unsafe { NonNull::new_unchecked(ptr::from_ref(reader).cast_mut()) }
 }
 
+/// Returns what a copy of `fast` is while that is `reader`: C enters without a fence.
+#[cfg(not(loom))]
+fn copied(reader: &'static Reader) -> &'static Reader {
+    if FAST_PATH_IS_FENCED { unregistered() } else { reader }
+}
+
 impl Registration {
     const_unless_loom! {
         pub fn new() -> Self {
@@ -170,7 +178,7 @@ impl Registration {
         self.copy.set(Some(copy));
         // Not `fast` itself, which a signal handler may have changed since it was loaded.
         // SAFETY: the caller's contract.
-        unsafe { copy.as_ref() }.set(self.fast());
+        unsafe { copy.as_ref() }.set(copied(self.fast()));
     }
 
     fn set_fast(&self, reader: &'static Reader) {
@@ -178,7 +186,7 @@ impl Registration {
         #[cfg(not(loom))]
         if let Some(copy) = self.copy.get() {
             // SAFETY: the contract of `copy_fast_to`.
-            unsafe { copy.as_ref() }.set(reader);
+            unsafe { copy.as_ref() }.set(copied(reader));
         }
     }
 
@@ -198,12 +206,12 @@ impl Registration {
     /// Registers the thread, which becomes `owner`.
     ///
     /// `arm` arranges that [`end`](Self::end) is called when the thread exits, and returns `false` if it cannot.
-    /// `light_is_free`: a compiler fence is a light fence.
+    /// `fast`: the thread enters by the fast path.
     pub fn register<A: Default + 'static>(
         &self,
         registry: &Registry<A>,
         owner: Owner,
-        light_is_free: bool,
+        fast: bool,
         arm: impl FnOnce(&'static Reader) -> bool,
     ) -> Result<&'static Reader, &'static str> {
         let Ok(reader) = registry.claim() else { return Err("out of memory") };
@@ -225,8 +233,17 @@ impl Registration {
         // The registry has made the reader active.
         self.idle.set(false);
         self.reader.set(Some(reader));
-        self.set_fast(if light_is_free { reader } else { unregistered() });
+        self.set_fast(if fast { reader } else { unregistered() });
         Ok(reader)
+    }
+
+    /// The thread has `reader`, of which this registration does not know any more: see `domain::freed_state`.
+    #[cfg(stillpoint_portable)]
+    pub fn take_back<A>(&self, registry: &Registry<A>, reader: &'static Reader, fast: bool) {
+        // It may have been idle.
+        registry.set_active(reader);
+        self.reader.set(Some(reader));
+        self.set_fast(if fast { reader } else { unregistered() });
     }
 
     /// Makes the reader inactive until the thread enters its next section. Does nothing inside a section. Not for
@@ -261,7 +278,7 @@ impl Registration {
     #[cfg(any(feature = "epoch", loom))]
     pub fn take_diverted(&self) {
         self.diverted.set(false);
-        if let Some(reader) = self.reader.get().filter(|_| !self.idle.get() && light_is_compiler_fence()) {
+        if let Some(reader) = self.reader.get().filter(|_| !self.idle.get() && fast_path_suffices()) {
             self.set_fast(reader);
         }
     }
@@ -271,30 +288,25 @@ impl Registration {
     #[inline(always)]
     pub fn enter_fenced(&self, counter: &AtomicU64) -> Option<&'static Reader> {
         let reader = self.reader.get().filter(|_| !self.idle.get() && !self.has_ended.get())?;
-        if !reader.try_enter(counter) {
-            reader.nest();
-        }
-        light();
+        reader.enter_fenced(counter);
         Some(reader)
     }
 
     /// The slow path of [`enter_or_nest`], of a thread that is registered.
     pub fn enter_registered<A>(&self, registry: &Registry<A>, reader: &'static Reader, counter: &AtomicU64) {
-        if !reader.try_enter(counter) {
-            reader.nest();
-        }
+        reader.enter_fenced(counter);
         // In a nested section too, which a handler may have begun.
         if self.idle.get() {
             step!("idle-reader-stays-inactive", registry.set_active(reader));
-            compiler_fence(SeqCst);
+            // Before a handler finds `idle` cleared, whose section is nested, and may execute no fence (1).
+            light();
             if !self.going_idle.get() {
                 self.idle.set(false);
-                if light_is_compiler_fence() {
+                if fast_path_suffices() {
                     self.set_fast(reader);
                 }
             }
         }
-        light();
     }
 
     /// The thread exits. The caller then calls [`leave_if_ended`](Self::leave_if_ended), as does the end of its last

@@ -3,7 +3,7 @@
 //!
 //! | | by |
 //! |---|---|
-//! | heavy fence | `FlushProcessWriteBuffers` on Windows ([`heavy_fence`]); elsewhere there is none, and readers execute full fences |
+//! | heavy fence | `FlushProcessWriteBuffers` on Windows for x86, `membarrier(2)` on FreeBSD for x86-64; elsewhere there is none, and readers execute full fences |
 //! | waits | queues of `parking_lot_core` by the address of the word |
 //! | CPU number | a number of the thread ([`numbers`]), and so no critical sections |
 //! | threads, clock | the standard library |
@@ -25,6 +25,15 @@ use parking_lot_core::{DEFAULT_UNPARK_TOKEN, FilterOp, ParkResult, ParkToken, pa
 pub mod fork;
 #[path = "../fork_lock.rs"]
 pub mod fork_lock;
+#[cfg_attr(all(windows, any(target_arch = "x86", target_arch = "x86_64")), path = "heavy_fence/windows.rs")]
+#[cfg_attr(all(target_os = "freebsd", target_arch = "x86_64"), path = "heavy_fence/freebsd.rs")]
+#[cfg_attr(
+    not(any(
+        all(windows, any(target_arch = "x86", target_arch = "x86_64")),
+        all(target_os = "freebsd", target_arch = "x86_64")
+    )),
+    path = "heavy_fence/missing.rs"
+)]
 pub mod heavy_fence;
 pub mod numbers;
 pub mod pin;

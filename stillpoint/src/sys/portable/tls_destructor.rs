@@ -47,6 +47,28 @@ impl AtThreadExit {
         slot::change(|first| self.push_to(first, pointer))
     }
 
+    /// Returns the pointer that is armed in the calling thread, or null.
+    pub fn armed(&self) -> *mut c_void {
+        let found = Cell::new(ptr::null_mut());
+        slot::change(|first| {
+            let mut at = first;
+            // SAFETY: the elements of a thread's list live until it is run.
+            while let Some(armed) = unsafe { at.as_ref() } {
+                if ptr::eq(armed.exit, self) {
+                    found.set(armed.pointer.get());
+                }
+                at = armed.next;
+            }
+            Some(first)
+        });
+        found.get()
+    }
+
+    /// Returns `true` if nothing that is armed now in the calling thread will run.
+    pub fn is_over() -> bool {
+        slot::is_over()
+    }
+
     /// Does nothing: there is nothing to prepare.
     pub fn prepare(&self) {}
 

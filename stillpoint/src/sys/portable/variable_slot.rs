@@ -27,6 +27,11 @@ pub fn change(f: impl Fn(*mut Armed) -> Option<*mut Armed>) -> bool {
     VARIABLES.into_iter().find_map(|variable| variable.try_with(change).ok()).unwrap_or(true)
 }
 
+/// Returns `true` if no list of the thread will run.
+pub fn is_over() -> bool {
+    VARIABLES.into_iter().all(|variable| variable.try_with(|_| ()).is_err())
+}
+
 impl Drop for Round {
     fn drop(&mut self) {
         // SAFETY: taken from this thread. What the functions arm is in the next variable, as this one is being destroyed.
