@@ -79,9 +79,9 @@
 //! at first, and when it holds more than 8, 24, 56, ... at once. Protecting never allocates, and no function of a
 //! [`HazardPointer`] blocks.
 //!
-//! A signal handler may use hazard pointers that belong to it, and may reset them. It may make one if its thread has made
-//! one before: a handler that interrupts the search for a slot takes one from all threads' common store, which allocates
-//! if that is empty.
+//! A signal handler may protect and reset by hazard pointers that were made for it. It may make one itself, if its thread has
+//! made one before and the handler drops it before it returns. A handler that interrupts the search for a slot gets one from
+//! a store that all threads share, and which allocates if it is empty.
 //!
 //! In the child of a `fork`, the forking thread keeps its hazard pointers, and those of other threads that it can reach stay
 //! valid. What was retired before is not freed there.

@@ -427,7 +427,8 @@ impl Queue {
         // SAFETY: no other thread accesses them; threads of the parent that had claimed the front do not exist here.
         unsafe {
             owner.blocks.reset_in_child();
-            front.consumer.with_mut(|consumer| *consumer = Consumer::NEW);
+            // Not dropped: another thread may have been changing it.
+            front.consumer.with_mut(|consumer| consumer.write(Consumer::NEW));
         }
         front.claim.store(FREE, Relaxed);
     }
