@@ -47,7 +47,7 @@ ln -sf "libstillpoint.so.$version" "$prefix/lib/$soname"
 ln -sf "$soname" "$prefix/lib/libstillpoint.so"
 
 cp include/stillpoint.h "$prefix/include/"
-cp include/stillpoint/rcu.hpp "$prefix/include/stillpoint/"
+cp include/stillpoint/{rcu,hazard_pointer}.hpp "$prefix/include/stillpoint/"
 cat >"$prefix/lib/pkgconfig/stillpoint.pc" <<END
 prefix=$prefix
 libdir=\${prefix}/lib
