@@ -131,7 +131,8 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// # Safety
     ///
     /// From now on, only sections *of this domain* that are open now load or use the node, and, in a domain with [hazard
-    /// pointers](crate::hazard), those that protect it by now. It is not freed otherwise. No thread has a mutable reference to its value during this call, which may look at what it owns.
+    /// pointers](crate::hazard), those that protect it by now. It is not freed otherwise. No thread has a mutable reference
+    /// to its value during this call, which may look at what it owns.
     #[inline]
     #[track_caller]
     unsafe fn retire_shared<T>(&self, node: Shared<'_, T>, options: DeferOptions)

@@ -100,8 +100,8 @@ const YIELD_WINDOW_NS: u64 = 500_000;
 pub enum ReaderProtocol {
     /// Readers enter and leave sections. The leader issues heavy fences.
     Sections,
-    /// The same, beside hazard pointers: each grace period issues a heavy fence, also if there are no readers
-    /// ([`crate::slots::protected`]).
+    /// The same, beside hazard pointers: each grace period issues a heavy fence, also if there are no readers (see
+    /// `slots/protected.rs`).
     Hazards,
     /// Readers report quiescent states, by read-modify-writes: see `readers::qsbr`.
     Qsbr,
