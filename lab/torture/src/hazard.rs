@@ -153,10 +153,10 @@ impl Test {
                     // SAFETY: loaded in this section.
                     unsafe { pointer.keep(Shared::from_ptr(seen.element)) }
                 }
-                1 => {
+                1..4 => {
                     // SAFETY: the result is not followed unless it is protected.
                     let expected = unsafe { source.load_unprotected() };
-                    spin(64);
+                    delay();
                     match pointer.try_protect(source, expected) {
                         Some(node) => node,
                         None => {
