@@ -51,7 +51,7 @@ ln -sf "libstillpoint.so.$version" "$out/$libdir/$soname"
 ln -sf "$soname" "$out/$libdir/libstillpoint.so"
 
 cp include/stillpoint.h "$out/include/"
-cp include/stillpoint/rcu.hpp "$out/include/stillpoint/"
+cp include/stillpoint/{rcu,hazard_pointer}.hpp "$out/include/stillpoint/"
 cat >"$out/$libdir/pkgconfig/stillpoint.pc" <<END
 prefix=$prefix
 libdir=\${prefix}/$libdir

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares c-api.md and c-rcu-hpp.md with the comments in the headers. `capi/reference.sh record` writes them.
+# Compares c-api.md, c-rcu-hpp.md and c-hazard-pointer-hpp.md with the comments in the headers. `capi/reference.sh record` writes them.
 #
 # A comment that begins with /*# is copied. One that begins with /** describes the declaration below it, which ends at
 # the first semicolon, or before the body of a function. Members of structures are described where they stand.
@@ -51,7 +51,7 @@ reference() {
 }
 
 failed=0
-for page in c-api:stillpoint.h c-rcu-hpp:stillpoint/rcu.hpp; do
+for page in c-api:stillpoint.h c-rcu-hpp:stillpoint/rcu.hpp c-hazard-pointer-hpp:stillpoint/hazard_pointer.hpp; do
     file=capi/${page%%:*}.md
     text=$(reference "capi/include/${page#*:}")
     if [[ ${1-} == record ]]; then printf '%s\n' "$text" >"$file"; fi

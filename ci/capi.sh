@@ -71,7 +71,7 @@ runs() {
 }
 
 examples=(examples/config examples/list examples/tour)
-tests=(tests/readers tests/parts tests/misuse tests/unbalanced tests/process)
+tests=(tests/readers tests/parts tests/hazard tests/misuse tests/unbalanced tests/process)
 for compiler in gcc clang; do
     echo "-- $compiler"
     for source in "${examples[@]}" "${tests[@]}"; do
@@ -115,8 +115,10 @@ runs "tests/unload, static library" "$bin/unload" "$bin/hog.so" "$bin/plugin-sta
 for compiler in g++ clang++; do
     echo "-- $compiler"
     for standard in c++17 c++20 c++2b; do
-        "$compiler" "${cxx[@]}" "-std=$standard" capi/tests/rcu.cpp -o "$bin/program" $(shared "$release")
-        runs "tests/rcu, $standard" "$bin/program"
+        for test in rcu hazard_pointer; do
+            "$compiler" "${cxx[@]}" "-std=$standard" "capi/tests/$test.cpp" -o "$bin/program" $(shared "$release")
+            runs "tests/$test, $standard" "$bin/program"
+        done
     done
     "$compiler" "${cxx[@]}" -std=c++17 capi/tests/throw_through.cpp -o "$bin/program" $(shared "$release")
     runs "tests/throw_through" "$bin/program"
@@ -127,6 +129,15 @@ for compiler in g++ clang++; do
     ! "$compiler" "${cxx[@]}" -std=c++17 -fsyntax-only "-I$release/include" -x c++ - 2>"$scratch/log" <<<'
         #include <stillpoint/rcu.hpp>
         struct Wrong : virtual stillpoint::rcu_obj_base<Wrong> {};
+        void f(Wrong *p) { p->retire(); }' || fail "a virtual base is accepted"
+    grep --quiet 'exactly one base' "$scratch/log" || fail "a virtual base is refused for another reason"
+    "$compiler" "${cxx[@]}" -std=c++17 -fno-exceptions -fsyntax-only "-I$release/include" -x c++ - <<<'
+        #include <stillpoint/hazard_pointer.hpp>
+        struct Node : stillpoint::hazard_pointer_obj_base<Node> {};
+        void f(Node *p) { p->retire(); }'
+    ! "$compiler" "${cxx[@]}" -std=c++17 -fsyntax-only "-I$release/include" -x c++ - 2>"$scratch/log" <<<'
+        #include <stillpoint/hazard_pointer.hpp>
+        struct Wrong : virtual stillpoint::hazard_pointer_obj_base<Wrong> {};
         void f(Wrong *p) { p->retire(); }' || fail "a virtual base is accepted"
     grep --quiet 'exactly one base' "$scratch/log" || fail "a virtual base is refused for another reason"
 done
@@ -142,10 +153,12 @@ for compiler in g++ clang++; do
     for standard in c++11 c++14; do
         "$compiler" "-std=$standard" -pedantic -Wall -Wextra -Werror -fsyntax-only "-I$release/include" -x c++ - \
             <<<'#include <stillpoint.h>'
-        ! "$compiler" "-std=$standard" -fsyntax-only "-I$release/include" -x c++ - 2>"$scratch/log" \
-            <<<'#include <stillpoint/rcu.hpp>' || fail "rcu.hpp compiles with $standard"
-        [[ $(grep -c ': error: ' "$scratch/log") == 1 ]] &&
-            grep --quiet 'needs C++17' "$scratch/log" || { cat "$scratch/log" >&2; fail "more than one error with $standard"; }
+        for header in rcu.hpp hazard_pointer.hpp; do
+            ! "$compiler" "-std=$standard" -fsyntax-only "-I$release/include" -x c++ - 2>"$scratch/log" \
+                <<<"#include <stillpoint/$header>" || fail "$header compiles with $standard"
+            [[ $(grep -c ': error: ' "$scratch/log") == 1 ]] &&
+                grep --quiet 'needs C++17' "$scratch/log" || { cat "$scratch/log" >&2; fail "more than one error with $standard"; }
+        done
     done
 done
 
@@ -196,14 +209,16 @@ unset PKG_CONFIG_PATH
 
 echo "-- AddressSanitizer, with leak detection"
 asan=(-fsanitize=address,undefined -fno-sanitize-recover=all -g)
-for source in "${examples[@]}" tests/readers tests/parts; do
+for source in "${examples[@]}" tests/readers tests/parts tests/hazard; do
     gcc "${c[@]}" "${asan[@]}" "capi/$source.c" -o "$bin/program" $(shared "$release")
     runs "$source" env ASAN_OPTIONS=detect_leaks=1 "$bin/program"
 done
 clang "${c[@]}" "${asan[@]}" capi/examples/list.c -o "$bin/program" $static -pthread
 runs "examples/list, clang, static library" env ASAN_OPTIONS=detect_leaks=1 "$bin/program"
-g++ "${cxx[@]}" "${asan[@]}" -std=c++17 capi/tests/rcu.cpp -o "$bin/program" $(shared "$release")
-runs "tests/rcu" env ASAN_OPTIONS=detect_leaks=1 "$bin/program"
+for test in rcu hazard_pointer; do
+    g++ "${cxx[@]}" "${asan[@]}" -std=c++17 "capi/tests/$test.cpp" -o "$bin/program" $(shared "$release")
+    runs "tests/$test" env ASAN_OPTIONS=detect_leaks=1 "$bin/program"
+done
 
 echo "-- C and Rust in one program"
 gcc "${c[@]}" "-I$release/include" -c capi/examples/mixed.c -o "$bin/mixed.o"

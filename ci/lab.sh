@@ -20,7 +20,7 @@ echo "-- probe, in a static program with musl"
 cargo build --package stillpoint-torture --target x86_64-unknown-linux-musl --target-dir "$target"
 "$target/x86_64-unknown-linux-musl/debug/torture" probe
 
-for bench in read sync fence qsbr srcu arc percpu map programs callback; do
+for bench in read sync fence qsbr srcu arc hazard percpu map programs callback; do
     echo "-- bench $bench"
     json=$scratch/$bench.json
     "$stillpoint" bench "$bench" --quick --seconds 1 --json "$json" | cat
@@ -30,7 +30,7 @@ for bench in read sync fence qsbr srcu arc percpu map programs callback; do
         and ([.rows[].system] | index("stillpoint") != null and (unique | length > 1))
         and (.ratios | length > 0)
     ' "$json" >/dev/null || { echo "the report of bench $bench is incomplete:" >&2; cat "$json" >&2; exit 1; }
-    if [[ $bench != fence && $bench != srcu && $bench != arc && $bench != percpu && $bench != map && $bench != programs ]]; then
+    if [[ $bench != fence && $bench != srcu && $bench != arc && $bench != hazard && $bench != percpu && $bench != map && $bench != programs ]]; then
         jq --exit-status '[.rows[].system] | any(startswith("liburcu"))' "$json" >/dev/null ||
             { echo "bench $bench did not measure liburcu" >&2; exit 1; }
     fi
@@ -122,6 +122,7 @@ grep --quiet "$claimed do not hold here" "$scratch/errors"
 echo "-- torture flood, with two allocators (ci/torture.sh runs the rest)"
 for features in "" mimalloc; do
     cargo run --release --package stillpoint-torture --features "$features" --target-dir "$target" -- flood --count 5000000 --stall-seconds 0.5
+    "$target/release/torture" hazard-flood --count 5000000 --writers 2
 done
 
 echo "-- demo"

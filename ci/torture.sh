@@ -42,6 +42,9 @@ grace-period-unfenced srcu early
 leader-not-woken srcu hang
 no-fence-before-sum srcu hang
 wake-up-not-published srcu hang
+hazard-not-stored hazard early
+protection-not-checked hazard early
+protected-value-freed hazard early
 sign-not-checked percpu crash
 not-armed percpu lost, crash
 stop-not-checked percpu crash

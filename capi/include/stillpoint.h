@@ -463,6 +463,69 @@ static inline void sp_fence_light(void)
 light or heavy fence. */
 int sp_fence_heavy(void);
 
+/*# ## Hazard pointers
+
+A hazard pointer protects one object from being freed, for as long as it likes. All other objects that are retired in its
+domain are freed. The Rust documentation of `stillpoint::hazard` says when to take it.
+
+Objects are retired in `sp_hazard_domain()`: by `sp_retire` without a function, for objects that `free(3)` frees, or by
+`sp_call_head`. An object that is retired by its head is protected by the address of its head, so the head comes first. What
+is deferred there by `sp_call` waits for no hazard pointer. `sp_barrier` waits for no hazard pointer either: when it returns,
+what was retired before is freed, unless a hazard pointer protected it in the meantime. */
+
+/** A hazard pointer. It belongs to no thread, but only one uses it at a time. */
+struct sp_hazard {
+    uintptr_t *reserved_slot_;
+    void *reserved_record_;
+};
+
+/** Returns the domain in which objects are retired that hazard pointers protect. */
+struct sp_domain *sp_hazard_domain(void) __attribute__((const));
+
+/** Makes a hazard pointer, which protects nothing. Returns `-ENOMEM` if there is no memory.
+
+Allocates only if the thread has none to spare. */
+int sp_hazard_init(struct sp_hazard *hazard);
+
+/** Gives a hazard pointer back: it protects nothing. Does nothing if it has been given back. Never blocks. */
+void sp_hazard_destroy(struct sp_hazard *hazard);
+
+/** Protects the object at `address`, or nothing if it is null. That is of use only if the object is not retired before this
+returns. */
+static inline void sp_hazard_set(struct sp_hazard *hazard, const void *address)
+{
+    /* Release: uses of the object that was protected before come before it is freed. */
+    __atomic_store_n(hazard->reserved_slot_, address ? (uintptr_t)address : UINTPTR_MAX, __ATOMIC_RELEASE);
+}
+
+/** Protects nothing. */
+static inline void sp_hazard_reset(struct sp_hazard *hazard)
+{
+    sp_hazard_set(hazard, NULL);
+}
+
+/* A pointer of any type. */
+typedef void *sp_pointer_ __attribute__((may_alias));
+
+static inline void *sp_hazard_protect_(struct sp_hazard *hazard, const sp_pointer_ *source)
+{
+    void *seen = __atomic_load_n(source, __ATOMIC_ACQUIRE);
+    for (;;) {
+        void *now;
+        sp_hazard_set(hazard, seen);
+        /* Pairs with the heavy fence of a grace period. */
+        sp_fence_light();
+        now = __atomic_load_n(source, __ATOMIC_ACQUIRE);
+        if (SP_LIKELY_(now == seen))
+            return seen;
+        seen = now;
+    }
+}
+
+/** Loads a pointer, and protects what it points to: until `hazard` protects something else, or is reset. Never blocks. */
+#define sp_hazard_protect(hazard, pointer) \
+    ((__typeof__(pointer))sp_hazard_protect_((hazard), (const sp_pointer_ *)&(pointer)))
+
 /*# ## Per-CPU counters and pools */
 
 /** A counter that threads add to without contention. */
@@ -539,7 +602,9 @@ struct sp_stats {
     /** The number of grace periods by how long they waited for readers: at most 100 us, 1 ms, 10 ms, 100 ms, 1 s, 10 s,
     and longer. */
     uint64_t waits[7];
-    uint64_t reserved_[5];
+    /** Of those that wait, the objects that hazard pointers protected when their grace period had ended. */
+    uint64_t kept;
+    uint64_t reserved_[4];
 };
 
 /** Copies the counters of the domain. */

@@ -180,6 +180,10 @@ pub unsafe extern "C" fn sp_retire(
     boundary::run(|| {
         let options = options(flags)?;
         match function {
+            Some(_) if matches!(domain, AnyDomain::Hazard) => {
+                let what = "with a function in the domain of hazard pointers: use sp_call_head";
+                Err(misuse("sp_retire", what, libc::EINVAL))
+            }
             // SAFETY: the caller's contract.
             Some(function) => unsafe { defer_call(domain, function, pointer, bytes, options) },
             None => {

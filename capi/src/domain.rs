@@ -16,6 +16,7 @@ use crate::boundary::{self, Error, misuse};
 pub enum AnyDomain {
     Rcu,
     Qsbr,
+    Hazard,
     Srcu(srcu::Domain),
 }
 
@@ -32,6 +33,10 @@ macro_rules! with {
             }
             $crate::domain::AnyDomain::Qsbr => {
                 let $domain = &stillpoint::qsbr::Global;
+                $body
+            }
+            $crate::domain::AnyDomain::Hazard => {
+                let $domain = &stillpoint::hazard::Global;
                 $body
             }
             $crate::domain::AnyDomain::Srcu($domain) => $body,
@@ -88,7 +93,8 @@ pub struct CStats {
     panics: u64,
     waiting_ns: u64,
     waits: [u64; 7],
-    _reserved: [u64; 5],
+    protected: u64,
+    _reserved: [u64; 4],
 }
 
 // As the header says.
@@ -247,7 +253,8 @@ pub extern "C" fn sp_get_stats(domain: &AnyDomain, stats: &mut MaybeUninit<CStat
             panics: now.panics,
             waiting_ns: nanoseconds(now.waiting),
             waits: now.waits,
-            _reserved: [0; 5],
+            protected: now.protected,
+            _reserved: [0; 4],
         });
         Ok(())
     })

@@ -23,6 +23,7 @@ mod boundary;
 mod callback;
 mod domain;
 mod fence;
+mod hazard;
 mod percpu;
 mod qsbr;
 mod rcu;

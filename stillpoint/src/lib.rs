@@ -13,6 +13,7 @@
 //! | [`qsbr`] | reads that are a plain load, in threads that report now and then that they hold no references (*quiescent states*) | loops that read all the time: packet processing, event loops, interpreters |
 //! | [`srcu`] | domains created at run time, whose readers may sleep, move to other threads and hold a guard across `.await` | async code, readers that wait for something |
 //! | [`arc`] | atomic `Arc`s, whose guards may be kept, sent and held across `.await` | configuration that requests hold on to |
+//! | [`hazard`] | hazard pointers: a reader protects single values, for as long as it likes, and keeps no other from being freed | lists, trees and tables with readers that may stall or take long |
 //! | [`percpu`] | counters, histograms and pools per CPU, changed without locked instructions | data that every thread changes all the time and few threads read |
 //! | [`fence`] | a process-wide memory barrier: free on the frequent side, a system call on the rare side | algorithms of your own with a hot and a cold side |
 //! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs; a reader-writer lock with per-CPU readers | data that many threads change in short critical sections |
@@ -98,7 +99,7 @@ mod grace_period;
 #[cfg(all(target_has_atomic = "64", any(doc, doctest)))]
 pub mod guide;
 #[cfg(all(target_has_atomic = "64", not(loom)))]
-mod hazard;
+pub mod hazard;
 #[cfg(all(target_has_atomic = "64", feature = "lock"))]
 pub mod lock;
 #[cfg(all(target_has_atomic = "64", feature = "metrics", not(loom)))]
@@ -118,6 +119,8 @@ pub mod rcu;
 mod readers;
 #[cfg(all(target_has_atomic = "64", not(loom)))]
 mod reclaim;
+#[cfg(all(target_has_atomic = "64", not(loom)))]
+mod slots;
 #[cfg(all(target_has_atomic = "64", feature = "srcu", not(loom)))]
 pub mod srcu;
 #[cfg(all(target_has_atomic = "64", not(any(loom, stillpoint_mutants))))]
@@ -127,7 +130,7 @@ mod sync;
 mod sys;
 
 #[cfg(all(target_has_atomic = "64", not(loom)))]
-pub use domain::api::{Domain, EnterSection};
+pub use domain::api::{Domain, EnterSection, TakeBack};
 
 /// For the packages in `urcu/`, without a stable interface.
 #[cfg(all(target_has_atomic = "64", feature = "urcu", not(any(loom, stillpoint_portable))))]
@@ -149,8 +152,6 @@ pub mod fence;
 #[cfg(loom)]
 pub mod grace_period;
 #[cfg(loom)]
-pub mod hazard;
-#[cfg(loom)]
 pub mod percpu {
     #[path = "loom.rs"]
     pub mod cpu_counters;
@@ -165,6 +166,8 @@ pub mod rcu {
 pub mod readers;
 #[cfg(loom)]
 pub mod reclaim;
+#[cfg(loom)]
+pub mod slots;
 #[cfg(loom)]
 pub mod srcu {
     pub mod handle_counts;

@@ -32,6 +32,7 @@
 //! | `stillpoint_stalls_total` | counter | `domain` | [`Stats::stalls`] |
 //! | `stillpoint_readers` | gauge | `domain` | [`Stats::readers`] |
 //! | `stillpoint_deferred` | gauge | `domain` | [`Stats::queued`] |
+//! | `stillpoint_deferred_protected` | gauge | `domain` | [`Stats::protected`] |
 //! | `stillpoint_deferred_bytes` | gauge | `domain` | [`Stats::queued_bytes`] |
 //! | `stillpoint_deferred_oldest_seconds` | gauge | `domain` | [`Stats::oldest`] |
 //! | `stillpoint_deferred_done_total` | counter | `domain` | [`Stats::done`] |
@@ -48,7 +49,7 @@ use ::metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, g
 
 use crate::Domain as _;
 use crate::rcu::Stats;
-use crate::{fence, qsbr, rcu};
+use crate::{fence, hazard, qsbr, rcu};
 
 const WAIT_BUCKET: &str = "stillpoint_grace_period_wait_seconds_bucket";
 
@@ -60,7 +61,7 @@ enum Value {
 }
 
 /// The name, description and value of each metric with the label `domain`.
-fn domain_metrics(s: &Stats) -> [(&'static str, &'static str, Value); 16] {
+fn domain_metrics(s: &Stats) -> [(&'static str, &'static str, Value); 17] {
     use Value::*;
     [
         ("stillpoint_grace_periods_total", "Grace periods completed", Counter(s.grace_periods)),
@@ -82,6 +83,7 @@ fn domain_metrics(s: &Stats) -> [(&'static str, &'static str, Value); 16] {
         ("stillpoint_stalls_total", "Reports of stalled grace periods", Counter(s.stalls)),
         ("stillpoint_readers", "Readers in the registry", Gauge(s.readers)),
         ("stillpoint_deferred", "Callbacks and values that wait", Gauge(s.queued)),
+        ("stillpoint_deferred_protected", "Those that hazard pointers protect", Gauge(s.protected)),
         ("stillpoint_deferred_bytes", "Bytes that wait to be freed", Bytes(s.queued_bytes)),
         ("stillpoint_deferred_oldest_seconds", "How long the oldest has waited", Seconds(s.oldest)),
         ("stillpoint_deferred_done_total", "Callbacks run and values dropped", Counter(s.done)),
@@ -115,12 +117,13 @@ pub fn describe() {
 
 /// Sets the metrics of the process.
 ///
-/// That is, of the domains `rcu` and `qsbr`, of the fence, and of locks if their events are counted. Chooses the
+/// That is, of the domains `rcu`, `qsbr` and `hazard`, of the fence, and of locks if their events are counted. Chooses the
 /// backend of the fence if none has been chosen.
 pub fn export() {
     let stats = rcu::stats();
     export_domain("rcu", &stats);
     export_domain("qsbr", &qsbr::Global.stats());
+    export_domain("hazard", &hazard::stats());
     counter!("stillpoint_deferred_panics_total").absolute(stats.panics);
     let fences = fence::stats();
     counter!("stillpoint_fence_calls_total").absolute(fences.calls);

@@ -14,10 +14,11 @@ const LAYERS: &[&[&str]] = &[
     &["fence"],
     &["grace_period", "percpu"],
     &["readers", "lock"],
-    &["reclaim", "hazard"],
+    &["slots"],
+    &["reclaim"],
     &["domain"],
     &["rcu"],
-    &["qsbr", "srcu", "arc"],
+    &["qsbr", "srcu", "arc", "hazard"],
     &["metrics", "guide", "lib"],
 ];
 

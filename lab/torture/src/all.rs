@@ -11,7 +11,7 @@ const FENCE: &str = "STILLPOINT_FENCE";
 const PERCPU: &str = "STILLPOINT_PERCPU";
 
 /// The tortures, and the backends that each runs on.
-const RUNS: [(&str, &str, &str); 13] = [
+const RUNS: [(&str, &str, &str); 16] = [
     ("rcu", FENCE, "membarrier"),
     ("rcu", FENCE, "signal"),
     ("rcu", FENCE, "seqcst"),
@@ -19,6 +19,9 @@ const RUNS: [(&str, &str, &str); 13] = [
     ("srcu", FENCE, "membarrier"),
     ("srcu", FENCE, "signal"),
     ("srcu", FENCE, "seqcst"),
+    ("hazard", FENCE, "membarrier"),
+    ("hazard", FENCE, "signal"),
+    ("hazard", FENCE, "seqcst"),
     ("percpu", PERCPU, "rseq"),
     ("percpu", PERCPU, "atomic"),
     ("lock", FENCE, "membarrier"),

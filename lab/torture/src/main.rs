@@ -14,6 +14,8 @@ mod flavor;
 mod flood;
 mod futures;
 mod guarded;
+mod hazard;
+mod hazard_flood;
 mod history;
 mod lock;
 mod lock_rounds;
@@ -73,6 +75,8 @@ enum Name {
     Qsbr(Common),
     /// The same for SRCU.
     Srcu(Common),
+    /// Hazard pointers, and sections beside them: nothing that is protected is freed, and all else is.
+    Hazard(Common),
     /// Per-CPU data, all operations at once, by threads that migrate, get signals, start and end, every fourth one
     /// without restartable sequences: nothing is lost, or taken twice.
     Percpu(ThreadArgs),
@@ -86,6 +90,8 @@ enum Name {
     All(Common),
     /// Writers retire as fast as they can while a reader stalls: unreclaimed memory stays below a limit.
     Flood(flood::Args),
+    /// The same behind hazard pointers: what waits stays below the number of slots and a batch of each writer.
+    HazardFlood(hazard_flood::Args),
 }
 
 /// Runs a torture and prints the verdict. Ends the process if it failed, or is not conclusive.
@@ -98,11 +104,13 @@ fn torture(name: &Name) {
         Name::Rcu(args) => common("rcu", args, &|seed| run::run::<flavor::Rcu>(args, seed)),
         Name::Qsbr(args) => common("qsbr", args, &|seed| run::run::<flavor::Qsbr>(args, seed)),
         Name::Srcu(args) => common("srcu", args, &|seed| run::run::<flavor::Srcu>(args, seed)),
+        Name::Hazard(args) => common(hazard::NAME, args, &|_| hazard::run(args)),
         Name::Percpu(args) => common(percpu::NAME, &args.common, &|_| percpu::run(args)),
         Name::Lock(args) => common(guarded::NAME, &args.common, &|_| lock::run(args)),
         Name::Rwlock(args) => common(rwlock::NAME, &args.common, &|_| rwlock::run(args)),
         Name::Map(args) => common(map::NAME, args, &|_| map::run(args)),
         Name::All(args) => common("all", args, &|seed| all::run(args, seed)),
+        Name::HazardFlood(args) => (hazard_flood::NAME, hazard_flood::run(args)),
         Name::Flood(args) => (flood::NAME, flood::run(args)),
     };
     match outcome {

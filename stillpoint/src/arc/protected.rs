@@ -5,8 +5,8 @@ use core::ptr;
 
 use super::ref_cnt::RefCnt;
 use super::thread;
-use crate::hazard::slot::Slot;
 use crate::rcu::published_ptr::PublishedPtr;
+use crate::slots::slot::Slot;
 
 /// A pointer, and what keeps its value alive: a slot, or a reference.
 ///

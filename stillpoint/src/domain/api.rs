@@ -130,8 +130,9 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     ///
     /// # Safety
     ///
-    /// From now on, only sections *of this domain* that are open now load or use the node, and it is not freed
-    /// otherwise. No thread has a mutable reference to its value during this call, which may look at what it owns.
+    /// From now on, only sections *of this domain* that are open now load or use the node, and, in a domain with [hazard
+    /// pointers](crate::hazard), those that protect it by now. It is not freed otherwise. No thread has a mutable reference
+    /// to its value during this call, which may look at what it owns.
     #[inline]
     #[track_caller]
     unsafe fn retire_shared<T>(&self, node: Shared<'_, T>, options: DeferOptions)
@@ -248,7 +249,9 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
             "barrier() inside a callback of the same domain would wait for itself"
         );
         self.register_for_fork();
-        if self.core().callbacks.barrier(self).is_err() {
+        // What a hazard pointer protected before this call may be found by the first pass only to be kept.
+        let passes = if self.hazards().is_some() { 2 } else { 1 };
+        if (0..passes).any(|_| self.core().callbacks.barrier(self).is_err()) {
             panic!("barrier() would wait for ever: the kernel denies the heavy fence, which worked before");
         }
     }
@@ -315,6 +318,20 @@ pub trait EnterSection: Domain {
     #[track_caller]
     fn enter_section(&self) -> Self::Guard<'_>;
 }
+
+/// A [`Domain`] in which a retired value can be taken back after a grace period
+/// ([`Retired::wait`](crate::rcu::Retired::wait)): any but those with [hazard pointers](crate::hazard), which may protect
+/// the value for longer.
+///
+/// # Safety
+///
+/// Grace periods of the domain wait for all that may use its values.
+#[diagnostic::on_unimplemented(
+    message = "values cannot be taken back from `{Self}`",
+    note = "hazard pointers may protect the value when the grace period has ended: drop the `Retired`, and the library \
+            frees the value in time"
+)]
+pub unsafe trait TakeBack: Domain {}
 
 /// Returns what the captures of a closure own, which is unknown if any has a destructor.
 #[inline(always)]

@@ -5,7 +5,5 @@ pub mod api;
 pub mod due;
 #[cfg(feature = "epoch")]
 pub mod entry;
-#[cfg(stillpoint_portable)]
-pub mod freed_state;
 pub mod static_domain;
 pub mod stats;

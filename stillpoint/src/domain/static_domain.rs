@@ -13,8 +13,10 @@ use crate::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::{Core, RawDomain, parked_at};
 use crate::reclaim::fork::DomainFork;
+use crate::reclaim::hazards::Hazards;
 use crate::reclaim::queue::{PushAction, Queue};
 use crate::reclaim::{lazy_timer, worker_pool};
+use crate::slots::pointers;
 use crate::sys::tls_destructor::AtThreadExit;
 
 /// A domain that is a type without data: [`rcu::Global`](crate::rcu::Global), [`qsbr::Global`](crate::qsbr::Global),
@@ -56,6 +58,12 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     fn name() -> &'static str {
         core::any::type_name::<Self>()
     }
+    /// What the domain has beyond others if it has hazard pointers.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn hazards() -> Option<&'static HazardState> {
+        None
+    }
     /// What lends references: see [`Domain::Section`].
     type Section;
 
@@ -81,13 +89,20 @@ impl<D: StaticDomain> RawDomain for D {
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         let registry = D::shared().readers().registry();
-        (0..registry.len()).map(|index| registry.attached(index))
+        let kept = RawDomain::hazards(self).into_iter().map(Hazards::kept);
+        (0..registry.len()).map(|index| registry.attached(index)).chain(kept)
+    }
+
+    #[inline(always)]
+    fn hazards(&self) -> Option<&Hazards> {
+        D::hazards().map(|state| &state.hazards)
     }
 
     #[cfg(feature = "epoch")]
     fn has_active_owner(&self, index: usize) -> bool {
         let registry = D::shared().readers().registry();
-        registry.is_active(registry.reader(index))
+        // The last queue may be that of what hazard pointers protect.
+        index < registry.len() && registry.is_active(registry.reader(index))
     }
 
     #[inline]
@@ -162,6 +177,25 @@ impl DomainState {
     #[inline(always)]
     pub(crate) fn readers(&self) -> &ThreadReaders<Queue> {
         self.core.engine.readers()
+    }
+}
+
+/// What a domain with hazard pointers has beyond others.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct HazardState {
+    pub(crate) hazards: Hazards,
+}
+
+impl HazardState {
+    pub const fn new() -> Self {
+        Self { hazards: Hazards::new(pointers::TABLE.records()) }
+    }
+}
+
+impl Default for HazardState {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -278,7 +312,7 @@ pub(crate) fn register<D: StaticDomain>(
             local.registration.end();
         }
         let arm = |reader| {
-            // See `freed_state`.
+            // See `sections::freed_state`.
             if cfg!(stillpoint_portable) && local.registration.has_ended() {
                 return true;
             }
@@ -291,10 +325,11 @@ pub(crate) fn register<D: StaticDomain>(
     })
 }
 
-/// Takes back the reader that is armed in the calling thread, whose state has been freed: see [`super::freed_state`].
+/// Takes back the reader that is armed in the calling thread, whose state has been freed: see
+/// [`crate::readers::sections::freed_state`].
 #[cfg(stillpoint_portable)]
 fn take_back<D: StaticDomain>(armed: *mut c_void) -> Option<&'static Reader> {
-    let reader = super::freed_state::armed_reader(armed)?;
+    let reader = crate::readers::sections::freed_state::armed_reader(armed)?;
     let fast = crate::fence::fast_path_suffices();
     D::with_thread_state(|local| {
         local.registration.take_back(D::shared().readers().registry(), reader, fast);
@@ -348,6 +383,10 @@ fn reset_in_child<D: StaticDomain>() {
     shared.readers().reset_in_child(own);
     // SAFETY: called by a `ForkHook::child`.
     D::INSTANCE.queues().for_each(|queue| unsafe { queue.reset_in_child() });
+    if let Some(state) = D::hazards() {
+        // SAFETY: as above.
+        unsafe { state.hazards.reset_in_child() };
+    }
     // SAFETY: as above.
     unsafe { shared.core.reset_in_child() };
     if let Some(own) = own {
@@ -435,14 +474,31 @@ macro_rules! static_domain {
     (@entry on_entry) => { true };
     (@entry) => { false };
     (@protocol rcu) => { $crate::rcu::ReaderProtocol::Sections };
+    (@protocol hazard) => { $crate::rcu::ReaderProtocol::Hazards };
     (@protocol qsbr) => { $crate::rcu::ReaderProtocol::Qsbr };
     (@section rcu $name:ident) => { $crate::rcu::Guard<$name> };
+    (@section hazard $name:ident) => { $crate::rcu::Guard<$name> };
     (@section qsbr $name:ident) => { $crate::qsbr::Handle<$name> };
     (@within rcu $name:ident $f:ident) => {
         $f(::core::option::Option::Some(&<$name as $crate::rcu::RcuDomain>::enter()))
     };
+    (@within hazard $name:ident $f:ident) => { $crate::static_domain!(@within rcu $name $f) };
     (@within qsbr $name:ident $f:ident) => { $f(::core::option::Option::None) };
+    (@hazards hazard) => {
+        #[inline(always)]
+        fn hazards() -> ::core::option::Option<&'static $crate::rcu::HazardState> {
+            static HAZARDS: $crate::rcu::HazardState = $crate::rcu::HazardState::new();
+            ::core::option::Option::Some(&HAZARDS)
+        }
+    };
+    (@hazards $kind:tt) => {};
     (@own rcu $name:ident) => {
+        $crate::static_domain!(@sections $name);
+
+        // SAFETY: there are no hazard pointers.
+        unsafe impl $crate::TakeBack for $name {}
+    };
+    (@sections $name:ident) => {
         // SAFETY: as above.
         unsafe impl $crate::rcu::RcuDomain for $name {}
 
@@ -472,7 +528,16 @@ macro_rules! static_domain {
             }
         }
     };
+    (@own hazard $name:ident) => {
+        $crate::static_domain!(@sections $name);
+
+        // SAFETY: `hazards` returns something.
+        unsafe impl $crate::hazard::HazardDomain for $name {}
+    };
     (@own qsbr $name:ident) => {
+        // SAFETY: there are no hazard pointers.
+        unsafe impl $crate::TakeBack for $name {}
+
         #[allow(dead_code)]
         impl $name {
             /// Registers the calling thread, which is online from now on.
@@ -510,6 +575,7 @@ macro_rules! static_domain {
                 }
             )?
             type Section = $crate::static_domain!(@section $kind $name);
+            $crate::static_domain!(@hazards $kind);
 
             #[inline(always)]
             fn shared() -> &'static $crate::rcu::DomainState {

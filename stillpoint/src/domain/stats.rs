@@ -45,7 +45,10 @@ pub struct Stats {
     pub readers: u64,
     /// Callbacks and retired values that wait now.
     pub queued: u64,
-    /// Their bytes: see [`Limits::bytes`](crate::rcu::Limits::bytes).
+    /// Those of them that [hazard pointers](crate::hazard) protected when their grace periods had ended. They do not
+    /// count towards the limits.
+    pub protected: u64,
+    /// Their bytes, without those that are protected: see [`Limits::bytes`](crate::rcu::Limits::bytes).
     pub queued_bytes: u64,
     /// How long the oldest of them has waited since it was assigned a grace period.
     pub oldest: Duration,
@@ -89,6 +92,7 @@ impl Stats {
             stalls: counters.stalls.load(Relaxed),
             readers: engine.readers().count(),
             queued: 0,
+            protected: domain.hazards().map_or(0, |hazards| hazards.kept_count()),
             queued_bytes: backlog.bytes(),
             oldest: Duration::ZERO,
             done: backlog.counters.run.load(Relaxed),

@@ -18,6 +18,7 @@
 //! | a map with changing entries | `HashMap` in the crate `stillpoint-collections` | `RwLock<HashMap>`, or one `Rcu` of the map | readers of a lock write a shared word; [`modify`](crate::rcu::Rcu::modify) copies the value |
 //! | the same, where async tasks hold references across `.await` | the `HashMap` in a [domain](crate::srcu::Domain) of [`srcu`](crate::srcu) | a map of locks | a task that sleeps with a reference blocks no other task |
 //! | a list, map or queue of your own, whose nodes threads link and unlink | [`rcu::Atomic`](crate::rcu::Atomic), [`rcu::retire_shared`](crate::rcu::retire_shared) | reference counts in each node | readers would write to each node that they visit |
+//! | the same, where readers may stall, or traverse for long | [hazard pointers](crate::hazard), and sections for short reads | a section of [`rcu`](crate::rcu) | what is retired waits for a section, but not for a hazard pointer of another node |
 //! | a number that all threads add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line moves from CPU to CPU |
 //! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram in a mutex | the same |
 //! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a `Vec` in a mutex | the same |
@@ -50,6 +51,23 @@
 //! All three share pointers, cookies, deferred callbacks and stall reports. To change from one to another, change how
 //! readers begin and in which domain an [`Rcu`](crate::rcu::Rcu) is created. If in doubt, start with
 //! [`rcu`](crate::rcu).
+//!
+//! # Sections or hazard pointers
+//!
+//! A section keeps all that is retired from its beginning on. A [hazard pointer](crate::hazard) keeps one value. Both are
+//! there for the same structures, in the domains of [`hazard`](crate::hazard).
+//!
+//! | take | if |
+//! |---|---|
+//! | sections of [`rcu`](crate::rcu) | reads take microseconds, and threads do not stop in the middle of them for long: most programs. Following a pointer is a plain load |
+//! | hazard pointers | a reader may stop for any time (a debugger, a quota, a slow client), and memory must stay bounded without blocking writers; or it keeps single nodes for long, in structures or across `.await` |
+//! | both, in a domain of [`hazard`](crate::hazard) | most reads are short, and some traverse the whole structure: these keep the node where they stand by a hazard pointer ([`HazardPointer::keep`](crate::hazard::HazardPointer::keep)), end the section now and then, and continue from that node (example `long_traversals`) |
+//! | [`srcu`](crate::srcu) | a reader keeps many values for long, and few are retired |
+//! | [`arc`](crate::arc) | the values are counted, and readers keep them |
+//!
+//! With hazard pointers, an algorithm must know when a node has been removed: a pointer in a removed node may lead to one that
+//! was freed. Lists, tables and skip lists after Michael (2002), in which each step checks that the node before is still
+//! linked, need nothing else; those after Harris (2001), whose readers walk through removed nodes, need sections.
 //!
 //! # Disposing of the old value
 //!
@@ -105,6 +123,7 @@
 //! | `metrics_endpoint` | counters and histograms, read over HTTP (`percpu`) |
 //! | `job_queue` | many threads on one CPU (`lock`) |
 //! | `sorted_list` | a list of nodes that threads link and unlink (`rcu::Atomic`) |
+//! | `long_traversals` | the same, with readers that take their time (`hazard`) |
 //!
 //! # Rules that are easy to break
 //!

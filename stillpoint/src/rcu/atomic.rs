@@ -132,6 +132,50 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
         Shared::from_word(self.pointer.load())
     }
 
+    /// Loads the pointer outside of any section.
+    ///
+    /// # Safety
+    ///
+    /// During `'a`, the result is only compared and stored, unless something else keeps its node: a hazard pointer, or that
+    /// no other thread uses the structure.
+    #[inline]
+    pub unsafe fn load_unprotected<'a>(&self) -> Shared<'a, T> {
+        Shared::from_word(self.pointer.load())
+    }
+
+    /// The pointer, for hazard pointers.
+    #[inline(always)]
+    pub(crate) fn published(&self) -> &PublishedPtr<()> {
+        &self.pointer
+    }
+
+    /// Stores `new` if the pointer is `current`, tag included. Needs no section, as it lends nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the pointer is another one. Gives `new` back.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Atomic, Owned, Shared};
+    ///
+    /// let first: Atomic<u64> = Atomic::null();
+    /// assert!(first.try_store(Shared::null(), Owned::new(1)).is_ok());
+    /// let refused = first.try_store(Shared::null(), Owned::new(2)).unwrap_err();
+    /// assert_eq!(*refused, 2);
+    /// # let mut first = first;
+    /// # // SAFETY: no other thread has the node.
+    /// # drop(unsafe { first.take() });
+    /// ```
+    #[inline]
+    pub fn try_store<P: Pointer<T>>(&self, current: Shared<'_, T>, new: P) -> Result<(), P> {
+        let new = new.into_word();
+        // SAFETY: `new` comes from a `P`, and was not stored.
+        self.pointer
+            .compare_exchange(current.into_word(), new)
+            .map(drop)
+            .map_err(|_| unsafe { P::from_word(new) })
+    }
+
     /// Stores `new`. The previous pointer is forgotten: its node leaks, unless another pointer leads to it.
     #[inline]
     pub fn store(&self, new: impl Pointer<T>) {

@@ -228,7 +228,7 @@ pub use crate::reclaim::options::DeferOptions;
 
 // For the macros that define domains.
 #[doc(hidden)]
-pub use crate::domain::static_domain::{DomainState, ThreadState};
+pub use crate::domain::static_domain::{DomainState, HazardState, ThreadState};
 #[doc(hidden)]
 pub use crate::readers::sections::scan::ReaderProtocol;
 

@@ -129,6 +129,22 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         unsafe { Self::reference(self.value.load()) }
     }
 
+    /// The pointer, for hazard pointers.
+    #[inline(always)]
+    pub(crate) fn published(&self) -> &PublishedPtr<()> {
+        &self.value
+    }
+
+    /// # Safety
+    ///
+    /// `word` is what the slot of a hazard pointer protects for `'a`, in a domain with hazard pointers. `self` is borrowed
+    /// for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn protected<'a>(&self, word: *mut ()) -> Option<&'a T> {
+        // SAFETY: as in `reference`, with the hazard pointer in place of the section.
+        unsafe { Self::reference(word) }
+    }
+
     /// # Safety
     ///
     /// `word` was loaded inside a section of the domain that lasts for `'a`. `self` is borrowed for `'a`.

@@ -154,6 +154,12 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
         unsafe { self.0.load(guard).unwrap_unchecked() }
     }
 
+    /// The same pointer, which is never empty.
+    #[inline(always)]
+    pub(crate) fn as_option(&self) -> &RcuOption<T, D> {
+        &self.0
+    }
+
     /// Publishes `new`, and returns the old value for disposal.
     ///
     /// Readers see either value whole. Those that have loaded the old one keep it until their section ends.

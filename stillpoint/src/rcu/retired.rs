@@ -10,11 +10,11 @@ use core::task::{Context, Poll, ready};
 
 use super::grace_period::{Elapse, GracePeriod};
 use super::guard::Global;
-use crate::Domain;
 use crate::domain::api;
 use crate::pointer::thin::ThinPtr;
 use crate::reclaim::domain::reader_outside;
 use crate::reclaim::options::DeferOptions;
+use crate::{Domain, TakeBack};
 
 /// A value that is no longer published, but may still have readers.
 ///
@@ -96,13 +96,17 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     pub fn wait(self) -> T
     where
         T: Sized,
+        D: TakeBack,
     {
         *self.wait_for_readers("Retired::wait()")
     }
 
     /// [`wait`](Self::wait), without moving the value out of its box.
     #[track_caller]
-    pub fn wait_boxed(self) -> Box<T> {
+    pub fn wait_boxed(self) -> Box<T>
+    where
+        D: TakeBack,
+    {
         self.wait_for_readers("Retired::wait_boxed()")
     }
 
@@ -136,7 +140,10 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     /// }
     /// ```
     #[track_caller]
-    pub fn start(self) -> Reclaim<T, D> {
+    pub fn start(self) -> Reclaim<T, D>
+    where
+        D: TakeBack,
+    {
         Reclaim::new(GracePeriod::start_in(self.domain.clone()), self)
     }
 
@@ -187,7 +194,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> fmt::Debug for Retired<T, D> {
     }
 }
 
-impl<T: Send + 'static, D: Domain> IntoFuture for Retired<T, D> {
+impl<T: Send + 'static, D: TakeBack> IntoFuture for Retired<T, D> {
     type Output = T;
     type IntoFuture = Reclaim<T, D>;
 

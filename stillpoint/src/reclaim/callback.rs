@@ -13,7 +13,7 @@ pub struct Callback {
     /// With [`RAW`], an `unsafe fn(*mut ())` for the pointer in `data`.
     run: Run,
     data: Data,
-    /// The bytes that count towards the limits, and below them the flags from [`UNKNOWN`] to [`FREE_ONLY`].
+    /// The bytes that count towards the limits, and below them the flags from [`UNKNOWN`] to [`VALUE`].
     bytes_and_flags: usize,
 }
 
@@ -39,7 +39,9 @@ const LOCAL: usize = 2;
 const RAW: usize = 4;
 /// It runs no code of the program.
 const FREE_ONLY: usize = 8;
-const FLAGS: u32 = 4;
+/// The pointer in `data` is that of a value, which hazard pointers may protect.
+const VALUE: usize = 16;
+const FLAGS: u32 = 5;
 
 /// The most bytes of a callback: the sum over all callbacks that memory has room for does not overflow.
 const MAX_BYTES: usize = {
@@ -83,7 +85,7 @@ impl Callback {
         }
         let data = MaybeUninit::new(value.as_ptr());
         let flags = if W::NEEDS_DROP { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
-        Self { run: free::<W>, data, bytes_and_flags: weight(bytes, heap) | flags }
+        Self { run: free::<W>, data, bytes_and_flags: weight(bytes, heap) | flags | VALUE }
     }
 
     /// Calls `drop_fn` with `pointer`; counted as `bytes` and the `heap` bytes, if these are known. `local`: the thread
@@ -102,7 +104,7 @@ impl Callback {
     ) -> Self {
         // SAFETY: all pointers to functions have the same representation; `run` turns it back.
         let run = unsafe { mem::transmute::<unsafe fn(*mut ()), Run>(drop_fn) };
-        let flags = RAW | (usize::from(local) * LOCAL);
+        let flags = RAW | VALUE | (usize::from(local) * LOCAL);
         Self { run, data: MaybeUninit::new(pointer), bytes_and_flags: weight(bytes, heap) | flags }
     }
 
@@ -146,6 +148,16 @@ impl Callback {
         Self { run: call_boxed::<F>, data, bytes_and_flags }
     }
 
+    /// A callback of a model that frees the value at `data`.
+    ///
+    /// # Safety
+    ///
+    /// `run` may be called with `data` once, after a grace period.
+    #[cfg(loom)]
+    pub unsafe fn freeing(run: Run, data: *mut (), local: bool) -> Self {
+        Self { run, data: MaybeUninit::new(data), bytes_and_flags: VALUE | (usize::from(local) * LOCAL) }
+    }
+
     /// A callback of a model.
     ///
     /// # Safety
@@ -178,6 +190,13 @@ impl Callback {
     /// the program allows it.
     pub fn may_run_on_owner(&self) -> bool {
         self.bytes_and_flags & LOCAL != 0
+    }
+
+    /// Returns the address of the value that it frees, if it is one.
+    #[inline(always)]
+    pub fn value(&self) -> Option<usize> {
+        // SAFETY: made of a pointer.
+        (self.bytes_and_flags & VALUE != 0).then(|| unsafe { self.data.assume_init() }.addr())
     }
 
     /// The same callback for a queue whose owners vary: the worker must run it.

@@ -24,6 +24,7 @@ use crossbeam_utils::CachePadded;
 
 use super::backlog::Backlog;
 use super::callback::Callback;
+use super::hazards::Hazards;
 #[cfg(not(loom))]
 use super::lazy_timer;
 use super::poller::GpPoller;
@@ -141,6 +142,13 @@ private_unless_loom! {
         /// Returns the callback queues. Their order does not change, and their number does not decrease.
         fn queues(&self) -> impl Iterator<Item = &Queue>;
 
+        /// Returns what keeps values that hazard pointers protect, if the domain has hazard pointers. Its queue is one
+        /// of [`queues`](Self::queues).
+        #[inline(always)]
+        fn hazards(&self) -> Option<&Hazards> {
+            None
+        }
+
         /// Returns `true` if the queue with this index may belong to a thread that is about to push to it.
         #[cfg(any(feature = "epoch", loom))]
         fn has_active_owner(&self, _index: usize) -> bool {
@@ -205,7 +213,8 @@ pub(crate) fn parked_at(domain: &impl RawDomain, due: u64) -> lazy_timer::TimerK
 
 /// Returns `true` if no other thread can be inside a section: a grace period then costs nothing.
 pub(super) fn is_alone(domain: &impl RawDomain) -> bool {
-    domain.core().engine.readers().no_other_readers(domain.current_reader())
+    // Where there are hazard pointers, each grace period issues a fence.
+    domain.hazards().is_none() && domain.core().engine.readers().no_other_readers(domain.current_reader())
 }
 
 /// Completes a grace period if that is possible without blocking. The calling thread is outside. Returns `true` if it

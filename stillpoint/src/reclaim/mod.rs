@@ -7,6 +7,7 @@ pub mod callback;
 pub mod domain;
 #[cfg(not(loom))]
 pub mod fork;
+pub mod hazards;
 #[cfg(not(loom))]
 pub mod heap_bytes;
 #[cfg(not(loom))]

@@ -68,6 +68,7 @@ use crate::reclaim::activity::OwnerActivity;
 use crate::reclaim::backlog::{Amount, LocalCount};
 use crate::reclaim::blocks::{BLOCK, Block, OwnerBlocks};
 use crate::reclaim::callback::Callback;
+use crate::slots::protected::Protected;
 use crate::sync::{AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, now, step};
 
 /// Bytes after which the owner flushes, however few the callbacks; it also flushes after each block.
@@ -151,6 +152,8 @@ struct Consumer {
     next: u64,
     cookie: Option<GpCookie>,
     activity: OwnerActivity,
+    /// What hazard pointers protected after the grace period of the ready callbacks, if that has been looked up.
+    protected: Option<Protected>,
 }
 
 // States of `Front::claim`.
@@ -278,10 +281,11 @@ impl Queue {
 
     /// The owner has tried a grace period of its own, which took `nanoseconds`. The next one comes when the callbacks
     /// have paid for it ([`OWN_GP_SHARE`]). With few of them in flight their memory stays in the cache, so a cheap
-    /// grace period (no other thread runs that it would interrupt) is worthwhile soon.
-    pub fn own_gp_took(&self, nanoseconds: u64) {
+    /// grace period (no other thread runs that it would interrupt) is worthwhile soon. At least half of them are freed
+    /// then, however many of the `slots` of hazard pointers are in use, which are all looked at.
+    pub fn own_gp_took(&self, nanoseconds: u64, slots: u64) {
         let [least, most] = OWN_GP_INTERVAL;
-        let interval = (nanoseconds / OWN_GP_SHARE).clamp(least, most);
+        let interval = (nanoseconds / OWN_GP_SHARE).clamp(least, most).max(2 * slots);
         // Relaxed: only the owner accesses these.
         self.owner.next_gp.store(self.owner.tail.load(Relaxed) + interval, Relaxed);
     }
@@ -354,7 +358,7 @@ impl Queue {
         &self,
         engine: &Engine<R>,
         all: bool,
-        run: impl Fn(Callback),
+        run: impl Fn(Callback, &mut Option<Protected>),
         count: impl FnOnce(Amount),
     ) -> bool {
         let Some(claim) = self.try_claim() else { return false };
@@ -375,7 +379,12 @@ impl Queue {
     /// For the owner: runs ready callbacks that it may run, at most `limit`, by `run`, and assigns a cookie to others.
     /// Returns `true` if the caller must wake the worker, which has found the queue claimed.
     #[must_use]
-    pub fn run_local<R>(&self, limit: u64, engine: &Engine<R>, run: impl Fn(Callback)) -> bool {
+    pub fn run_local<R>(
+        &self,
+        limit: u64,
+        engine: &Engine<R>,
+        run: impl Fn(Callback, &mut Option<Protected>),
+    ) -> bool {
         // The worker has the claim, or this thread itself: a destructor that it runs here may defer something.
         let Some(claim) = self.try_claim() else { return false };
         claim.with(|consumer| consumer.advance(self, engine));
@@ -418,7 +427,8 @@ impl Queue {
         // SAFETY: no other thread accesses them; threads of the parent that had claimed the front do not exist here.
         unsafe {
             owner.blocks.reset_in_child();
-            front.consumer.with_mut(|consumer| *consumer = Consumer::NEW);
+            // Not dropped: another thread may have been changing it.
+            front.consumer.with_mut(|consumer| consumer.write(Consumer::NEW));
         }
         front.claim.store(FREE, Relaxed);
     }
@@ -446,22 +456,24 @@ impl Claim<'_> {
         self.0.front.consumer.with_mut(|consumer| f(unsafe { &mut *consumer }))
     }
 
-    /// Runs ready callbacks by `run`, at most `limit`, up to the first that it must `leave`. Empty blocks go to `free`.
+    /// Runs ready callbacks by `run`, which may look up what is protected, at most `limit`, up to the first that it must `leave`. Empty blocks go to `free`.
     /// Returns `true` if a callback has run. Before a barrier may see that, calls `count` with how much has.
     fn run(
         &self,
         limit: u64,
         leave: impl Fn(&Callback) -> bool,
         free: impl Fn(*mut Block),
-        run: impl Fn(Callback),
+        run: impl Fn(Callback, &mut Option<Protected>),
         count: impl FnOnce(Amount),
     ) -> bool {
+        let mut protected = self.with(|consumer| consumer.protected.take());
         let mut amount = Amount::default();
         while amount.count < limit {
             let Some(callback) = self.with(|consumer| consumer.pop(self.0, &leave, &free)) else { break };
             amount += Amount::of(&callback);
-            run(callback);
+            run(callback, &mut protected);
         }
+        self.with(|consumer| consumer.protected = protected);
         let has_run = amount.count != 0;
         if has_run {
             count(amount);
@@ -479,7 +491,8 @@ impl Claim<'_> {
 }
 
 impl Consumer {
-    const NEW: Self = Self { block: ptr::null_mut(), next: 0, cookie: None, activity: OwnerActivity::NEW };
+    const NEW: Self =
+        Self { block: ptr::null_mut(), next: 0, cookie: None, activity: OwnerActivity::NEW, protected: None };
 
     /// Makes callbacks ready whose grace period has ended.
     fn advance<R>(&mut self, queue: &Queue, engine: &Engine<R>) {
@@ -494,6 +507,7 @@ impl Consumer {
         front.ready_end.store(front.waiting_end.load(Relaxed), Relaxed);
         front.ready_since.store(front.waiting_since.load(Relaxed), Relaxed);
         self.cookie = None;
+        step!("protection-not-looked-up-again", self.protected = None);
     }
 
     /// [`advance`](Self::advance), and if no callbacks wait then, assigns a cookie to those without one.

@@ -51,7 +51,7 @@
 mod collect;
 mod owner;
 
-use core::mem;
+use core::{mem, ptr};
 use std::panic::catch_unwind;
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ use super::activity::ASSESSMENT_INTERVAL;
 #[cfg(not(loom))]
 use super::backlog::Backlog;
 use super::backlog::Limits;
+use super::callback::Callback;
 use super::domain::{CallbackWorker, RawDomain};
 use super::queue::{ClaimedByOwner, Pending, Queue};
 use super::running;
@@ -66,6 +67,7 @@ use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
 use crate::fence::heavy;
 use crate::grace_period::engine::{Denied, GpCookie};
 use crate::grace_period::stall;
+use crate::slots::protected::Protected;
 use crate::sync::{AtomicU64, Ordering::*, now, step};
 
 /// Nanoseconds between the beginnings of two rounds, and after a grace period of another leader: so a writer costs the
@@ -79,6 +81,8 @@ const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
 /// Nanoseconds for which lazy callbacks may wait.
 const LAZY_DELAY: u64 = 10_000_000_000;
+/// Nanoseconds after which the worker looks whether what is kept is still protected.
+const KEPT_DELAY: u64 = 1_000_000_000;
 /// Nanoseconds after which a domain is resumed that was parked instead of starting a worker.
 const FIRST_LOOK: u64 = 1_000_000;
 /// Nanoseconds for which the worker runs callbacks before it looks at the queues again.
@@ -94,6 +98,8 @@ struct Found {
     is_held: bool,
     /// The owners of the other queues reclaim without the worker.
     owners_suffice: bool,
+    /// All of it is kept by hazard pointers.
+    only_kept: bool,
 }
 
 /// Makes the worker hurry until it is dropped.
@@ -113,6 +119,11 @@ fn try_heavy() {
 /// Returns `true` if the worker must run callbacks, `lazy` ones if they are to run too.
 fn is_ready(lazy: bool, domain: &impl RawDomain) -> bool {
     domain.queues().any(|queue| queue.is_ready(lazy))
+}
+
+/// Returns `true` if the queue is that of callbacks that hazard pointers keep from running.
+fn is_kept(queue: &Queue, domain: &impl RawDomain) -> bool {
+    domain.hazards().is_some_and(|hazards| ptr::eq(hazards.kept(), queue))
 }
 
 /// Has a thread work for the domain. Returns `false` if there is no thread.
@@ -228,6 +239,9 @@ impl CallbackWorker {
         let marks: Vec<_> = domain.queues().map(|queue| (queue, queue.tail())).collect();
         let failures = self.failures.load(Relaxed);
         let _expedite = self.expedite();
+        if let Some(hazards) = domain.hazards() {
+            step!("kept-not-expedited", hazards.expedite());
+        }
         for (queue, mark) in marks {
             if queue.completed() >= mark {
                 continue;
@@ -316,8 +330,8 @@ impl CallbackWorker {
                 } else if self.end(domain) == GoIdle::Idle {
                     return;
                 }
-            } else if let Some(time) = self.lazy_time(found.pending, domain) {
-                if self.wait_lazily(time, domain) == GoIdle::Idle {
+            } else if let Some(time) = self.lazy_time(&found, domain) {
+                if self.wait_lazily(time, found.only_kept, domain) == GoIdle::Idle {
                     return;
                 }
                 lingers_since = None;
@@ -357,19 +371,27 @@ impl CallbackWorker {
         result
     }
 
-    /// Returns for how long the callbacks may wait, if all are lazy.
-    fn lazy_time(&self, pending: Pending, domain: &impl RawDomain) -> Option<Duration> {
-        if pending != Pending::Lazy || self.backlog.above_unknown_mark() {
+    /// Returns for how long the callbacks may wait, if all are lazy. A worker that must hurry does not wait, unless they are
+    /// kept: to look again would not help.
+    fn lazy_time(&self, found: &Found, domain: &impl RawDomain) -> Option<Duration> {
+        if found.pending != Pending::Lazy || !found.only_kept && self.must_run_lazy() {
             return None;
         }
-        let oldest = domain.queues().filter_map(Queue::oldest).min();
-        self.time_until(oldest.map_or(0, |oldest| oldest + LAZY_DELAY))
+        let due = domain.queues().filter_map(|queue| {
+            let delay = if is_kept(queue, domain) { KEPT_DELAY } else { LAZY_DELAY };
+            queue.oldest().map(|oldest| oldest + delay)
+        });
+        let left = due.min().unwrap_or(0).saturating_sub(now());
+        (left != 0).then(|| Duration::from_nanos(left))
     }
 
     /// There are only lazy callbacks: parks the domain for `time`, which ends the worker, or sleeps if that is
     /// impossible.
-    fn wait_lazily(&self, time: Duration, domain: &impl RawDomain) -> GoIdle {
-        let has_work = || is_ready(false, domain) || self.must_run_lazy();
+    fn wait_lazily(&self, time: Duration, only_kept: bool, domain: &impl RawDomain) -> GoIdle {
+        let others_are_ready =
+            || domain.queues().any(|queue| !is_kept(queue, domain) && queue.is_ready(true));
+        let has_work =
+            || is_ready(false, domain) || self.must_run_lazy() && (!only_kept || others_are_ready());
         let due = now().saturating_add(time.as_nanos() as u64);
         let Some(due) = self.park(due, domain) else {
             self.state.sleep_timeout(LAZY_WAIT, time, try_heavy, has_work);
@@ -423,7 +445,13 @@ impl CallbackWorker {
 
     /// Assigns cookies to the callbacks that have none.
     fn assign_cookies(&self, domain: &impl RawDomain) -> Found {
-        let mut found = Found { pending: Pending::None, cookie: None, is_held: false, owners_suffice: true };
+        let mut found = Found {
+            pending: Pending::None,
+            cookie: None,
+            is_held: false,
+            owners_suffice: true,
+            only_kept: true,
+        };
         for queue in domain.queues() {
             let pending = queue.pending();
             if pending == Pending::None {
@@ -431,14 +459,40 @@ impl CallbackWorker {
             }
             match queue.assign_cookies(&domain.core().engine) {
                 Ok((cookie, owner_suffices)) => {
-                    found.owners_suffice &= owner_suffices;
+                    // What is kept is served by the grace periods of others, if there are any.
+                    if !is_kept(queue, domain) {
+                        found.owners_suffice &= owner_suffices;
+                        found.only_kept = false;
+                    }
                     found.pending = found.pending.max(pending);
                     found.cookie = cookie.into_iter().chain(found.cookie).min();
                 }
                 Err(ClaimedByOwner) => found.is_held = true,
             }
         }
+        found.owners_suffice &= !found.only_kept;
         found
+    }
+
+    /// Runs a callback whose grace period has ended, or keeps it, if a hazard pointer protects its value. `protected`: see
+    /// [`Hazards::is_protected`](super::hazards::Hazards::is_protected).
+    #[inline(always)]
+    fn run_unless_protected(
+        &self,
+        callback: Callback,
+        protected: &mut Option<Protected>,
+        domain: &impl RawDomain,
+    ) {
+        if let Some(hazards) = domain.hazards() {
+            if hazards.is_protected(&callback, protected, &domain.core().engine) {
+                step!("protected-value-freed", {
+                    hazards.keep(callback);
+                    // For when no other work comes.
+                    return step!("kept-without-notify", self.notify(true, domain));
+                });
+            }
+        }
+        running::run(domain, callback);
     }
 
     /// Runs ready callbacks for [`BATCH_TIME_LIMIT`]. Returns `true` if there were some.
@@ -455,13 +509,15 @@ impl CallbackWorker {
                 if queue.pending() == Pending::None {
                     continue;
                 }
-                let count = |amount| self.backlog.remove(amount);
-                if !queue.run_batch(
-                    &domain.core().engine,
-                    all,
-                    |callback| running::run(domain, callback),
-                    count,
-                ) {
+                let count = |amount| {
+                    if !is_kept(queue, domain) {
+                        self.backlog.remove(amount);
+                    }
+                };
+                let run = |callback, protected: &mut Option<Protected>| {
+                    self.run_unless_protected(callback, protected, domain);
+                };
+                if !queue.run_batch(&domain.core().engine, all, run, count) {
                     continue;
                 }
                 (is_empty, has_run) = (false, true);

@@ -329,6 +329,9 @@ impl crate::Domain for Domain {
     }
 }
 
+// SAFETY: there are no hazard pointers.
+unsafe impl crate::TakeBack for Domain {}
+
 impl EnterSection for Domain {
     type Guard<'a> = Guard<'a>;
 

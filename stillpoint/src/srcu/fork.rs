@@ -110,6 +110,6 @@ mod tests {
             srcu::Domain::new,
             arc::ArcCell::<std::sync::Arc<u8>>::load,
         );
-        assert_eq!(orders(), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(orders(), [0, 1, 2, 3, 4, 5, 6]);
     }
 }

@@ -97,7 +97,8 @@ impl SharedSeq {
 
     /// Returns how many rounds have been completed.
     pub fn completed(&self) -> u64 {
-        // Acquire: statistics that are read afterwards are not older; pairs with the Release in `update`.
+        // Acquire: statistics that are read afterwards are not older, and what hazard pointers protect is looked up after
+        // these rounds; pairs with the Release in `update`.
         self.word.load(Acquire) >> SHIFT
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use std::{io, mem, ptr, thread};
 
 use stillpoint::Domain as _;
-use stillpoint::fence;
 use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu, RcuDomain};
+use stillpoint::{TakeBack, fence};
 use support::fork::{await_child, exit, fork, in_child, is_alone};
 use support::time_limit::repetitions;
 use support::tracked::Tracked;
@@ -69,7 +69,7 @@ fn poll(future: &mut (impl Future<Output = ()> + Unpin), waker: &Waker) -> Poll<
 }
 
 /// Uses everything once, outside sections.
-fn exercise<D: RcuDomain + Copy>(domain: D) {
+fn exercise<D: RcuDomain + TakeBack + Copy>(domain: D) {
     assert!(!D::in_read_section());
     fence::light();
     fence::heavy();
@@ -104,7 +104,7 @@ fn exercise<D: RcuDomain + Copy>(domain: D) {
 }
 
 /// [`exercise`], and a grace period that waits for a section of another thread.
-fn exercise_with_threads<D: RcuDomain + Copy + Send + Sync>(domain: D) {
+fn exercise_with_threads<D: RcuDomain + TakeBack + Copy + Send + Sync>(domain: D) {
     exercise(domain);
     let (inside, left) = (Barrier::new(2), AtomicBool::new(false));
     thread::scope(|scope| {

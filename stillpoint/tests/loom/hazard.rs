@@ -8,13 +8,13 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use stillpoint::grace_period::engine::Engine;
-use stillpoint::hazard::record::{Place, Record};
-use stillpoint::hazard::scan::pay_guards;
-use stillpoint::hazard::slot::Slot;
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::{ExitPath, Reader};
 use stillpoint::readers::sections::registry::Registry;
 use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use stillpoint::slots::record::{Place, Record};
+use stillpoint::slots::scan::pay_guards;
+use stillpoint::slots::slot::Slot;
 use stillpoint::sync::model::{poll, reader as interruptible};
 use support::model::{check, look_at};
 

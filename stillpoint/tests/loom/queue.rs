@@ -6,9 +6,16 @@ use crate::own;
 use crate::own::{Count, Own, State, boxed, read, run_callback};
 use loom::sync::Arc;
 use loom::thread;
+use stillpoint::reclaim::callback::Callback;
+use stillpoint::slots::protected::Protected;
 use stillpoint::sync::Ordering::Relaxed;
 use stillpoint::sync::model::reader as interruptible;
 use support::model::check;
+
+/// There are no hazard pointers.
+fn run_ready(callback: Callback, _protected: &mut Option<Protected>) {
+    run_callback(callback);
+}
 
 fn push(own: Own, count: &'static Count, local: bool, value: *const own::Value) {
     let _ = own.push(count, local, false, value);
@@ -16,7 +23,7 @@ fn push(own: Own, count: &'static Count, local: bool, value: *const own::Value) 
 
 /// The worker runs ready callbacks.
 fn run_batch(state: &State, own: Own) {
-    own.queue.run_batch(&state.core.engine, true, run_callback, |_| ());
+    own.queue.run_batch(&state.core.engine, true, run_ready, |_| ());
 }
 
 /// The worker runs what has been pushed, after a grace period.
@@ -34,12 +41,12 @@ fn run_round(state: &State, own: Own) {
 fn visit(state: &State, own: Own, lead: impl FnOnce()) {
     let _ = own.queue.expect_grace_period(&state.core.engine);
     lead();
-    let _ = own.queue.run_ready(&state.core.engine, run_callback, |_| ());
+    let _ = own.queue.run_ready(&state.core.engine, run_ready, |_| ());
 }
 
 /// The owner runs what it may run.
 fn run_local(state: &State, own: Own) {
-    let _ = own.queue.run_local(u64::MAX, &state.core.engine, run_callback);
+    let _ = own.queue.run_local(u64::MAX, &state.core.engine, run_ready);
 }
 
 fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) -> thread::JoinHandle<()> {

@@ -3,6 +3,7 @@
 pub mod arc;
 pub mod callback;
 pub mod fence;
+pub mod hazard;
 pub mod lock;
 pub mod map;
 pub mod percpu;
@@ -30,7 +31,7 @@ pub struct Args {
 
 /// Callbacks last: liburcu keeps a registered worker from then on. All are parts of the report but `urcu`, which needs
 /// installed libraries.
-const BENCHES: [Offer; 14] = [
+const BENCHES: [Offer; 15] = [
     ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
     ("sync", "The latency of synchronize()", 60.0, sync::run),
     ("fence", "The process-wide fence", 30.0, fence::run),
@@ -42,6 +43,7 @@ const BENCHES: [Offer; 14] = [
         40.0,
         arc::run,
     ),
+    ("hazard", "Hazard pointers: protecting one value or eight, and retiring", 30.0, hazard::run),
     ("percpu", "Per-CPU counters, pools, histograms, rings, values, and the CPU number", 40.0, percpu::run),
     ("lock", "Mutexes: throughput, fairness, and how long threads wait", 600.0, lock::run),
     (

@@ -12,6 +12,8 @@ pub mod haphazard;
 #[cfg(feature = "bench")]
 pub mod hazarc;
 #[cfg(feature = "bench")]
+pub mod hazards;
+#[cfg(feature = "bench")]
 pub mod kovan;
 #[cfg(feature = "bench")]
 pub mod left_right;

@@ -237,7 +237,7 @@ impl Registration {
         Ok(reader)
     }
 
-    /// The thread has `reader`, of which this registration does not know any more: see `domain::freed_state`.
+    /// The thread has `reader`, of which this registration does not know any more: see `freed_state`.
     #[cfg(stillpoint_portable)]
     pub fn take_back<A>(&self, registry: &Registry<A>, reader: &'static Reader, fast: bool) {
         // It may have been idle.

@@ -100,6 +100,9 @@ const YIELD_WINDOW_NS: u64 = 500_000;
 pub enum ReaderProtocol {
     /// Readers enter and leave sections. The leader issues heavy fences.
     Sections,
+    /// The same, beside hazard pointers: each grace period issues a heavy fence, also if there are no readers (see
+    /// `slots/protected.rs`).
+    Hazards,
     /// Readers report quiescent states, by read-modify-writes: see `readers::qsbr`.
     Qsbr,
 }
@@ -108,7 +111,7 @@ impl ReaderProtocol {
     /// Why a thread inside a section must not wait, and what to do instead: completes "synchronize() ...".
     pub(crate) const fn inside(self) -> &'static str {
         match self {
-            Self::Sections => {
+            Self::Sections | Self::Hazards => {
                 "inside a read-side critical section of the same domain would wait for itself: drop its guard or `Ref` \
                  first"
             }
@@ -121,13 +124,13 @@ impl ReaderProtocol {
 
     /// The leader issues heavy fences.
     fn is_fenced(self) -> bool {
-        self == Self::Sections
+        self != Self::Qsbr
     }
 
     /// How often a reader yields after it has counted down: as often as pays (docs/measurements.md).
     fn max_yields(self) -> u32 {
         match self {
-            Self::Sections => 1,
+            Self::Sections | Self::Hazards => 1,
             Self::Qsbr => 3,
         }
     }
@@ -135,8 +138,10 @@ impl ReaderProtocol {
     /// The end of a line of a stall report.
     fn stall_suffix(self, has_exited: bool) -> &'static str {
         match (self, has_exited) {
-            (Self::Sections, false) => "",
-            (Self::Sections, true) => ", and exited inside a read-side critical section (is a guard leaked?)",
+            (Self::Sections | Self::Hazards, false) => "",
+            (Self::Sections | Self::Hazards, true) => {
+                ", and exited inside a read-side critical section (is a guard leaked?)"
+            }
             (Self::Qsbr, false) => " and has not reported a quiescent state",
             (Self::Qsbr, true) => ", and exited while it was online (is a handle leaked?)",
         }
@@ -145,7 +150,7 @@ impl ReaderProtocol {
     /// Advances the counter. Returns the new one.
     pub(crate) fn advance_counter(self, counter: &AtomicU64) -> u64 {
         match self {
-            Self::Sections => {
+            Self::Sections | Self::Hazards => {
                 let to = counter.load(Relaxed) + 1;
                 // After fence A, see the module. Release: publishes what is unpublished, as another thread may have
                 // issued that fence; pairs with the Acquire in `Reader::repin`.
@@ -180,7 +185,7 @@ impl ReaderProtocol {
     /// Requests that the reader counts down.
     fn request_wakeup(self, reader: &Reader) {
         match self {
-            Self::Sections => reader.request_wake(),
+            Self::Sections | Self::Hazards => reader.request_wake(),
             // Release: publishes the count that includes this request, and what is unpublished. Acquire: sees the change
             // of `gp_seen` of an owner that has not seen the request. Both pair with `take_request`.
             Self::Qsbr => _ = reader.exit_flags.fetch_or(WAKE_ON_EXIT, AcqRel),
@@ -357,7 +362,7 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
     }
 
     fn try_drain(&self, own: Option<&Reader>) -> Result<(), PendingScan> {
-        if self.no_other_readers(own) {
+        if self.no_other_readers(own) && self.protocol != ReaderProtocol::Hazards {
             // Ordered by the registry.
             return Ok(());
         }
@@ -420,7 +425,7 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
     fn defer_to_exit(&self, own: Option<&Reader>, above: bool) {
         let Some(own) = own else { return };
         match self.protocol {
-            ReaderProtocol::Sections => own.reclaim_on_exit(),
+            ReaderProtocol::Sections | ReaderProtocol::Hazards => own.reclaim_on_exit(),
             // All threads see that the counter has been advanced. When those that have deferred work report, they wait.
             // Relaxed: a read-modify-write continues the release sequence of `advance_counter`.
             ReaderProtocol::Qsbr if above => _ = self.counter.fetch_add(1, Relaxed),

@@ -8,6 +8,7 @@ use crate::grace_period::engine::Engine;
 use crate::reclaim::backlog::Amount;
 use crate::reclaim::blocks::Block;
 use crate::reclaim::callback::Callback;
+use crate::slots::protected::Protected;
 use crate::sync::{Ordering::*, now};
 
 /// What a visitor has found.
@@ -41,7 +42,7 @@ impl Queue {
     pub fn run_ready<R>(
         &self,
         engine: &Engine<R>,
-        run: impl Fn(Callback),
+        run: impl Fn(Callback, &mut Option<Protected>),
         count: impl FnOnce(Amount),
     ) -> Visit {
         let Some(claim) = self.try_claim() else { return Visit::CLAIMED };

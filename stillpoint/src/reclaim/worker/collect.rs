@@ -14,6 +14,7 @@ use crate::reclaim::domain::{CallbackWorker, RawDomain, try_synchronize};
 use crate::reclaim::queue::visit::Visit;
 use crate::reclaim::queue::{Pending, Queue};
 use crate::reclaim::running;
+use crate::slots::protected::Protected;
 use crate::sync::{Ordering::*, now, spin_loop, step, yield_now};
 
 /// How long a caller waits for other threads: several times what a thread waits for a busy CPU.
@@ -134,8 +135,10 @@ impl CallbackWorker {
             let tail = queue.tail();
             while queue.completed() < tail {
                 let count = |amount| self.count([Amount::default(), amount]);
-                let visit =
-                    queue.run_ready(&domain.core().engine, |callback| running::run(domain, callback), count);
+                let run = |callback, protected: &mut Option<Protected>| {
+                    self.run_unless_protected(callback, protected, domain);
+                };
+                let visit = queue.run_ready(&domain.core().engine, run, count);
                 let visit = self.wake_for(visit, domain);
                 let is_needed = || visit.is_claimed && Self::must_wait_for(index, queue, own, domain);
                 let goes_on = visit.has_run || is_needed() && patience.pause();

@@ -17,6 +17,7 @@ use crate::grace_period::stall;
 use crate::reclaim::backlog::{Amount, MayWait};
 use crate::reclaim::blocks::BLOCK;
 use crate::reclaim::domain::{CallbackWorker, RawDomain, is_alone, try_synchronize};
+use crate::reclaim::hazards::Hazards;
 #[cfg(not(loom))]
 use crate::reclaim::queue::PushAction;
 use crate::reclaim::queue::{Pending, Queue, STEP};
@@ -77,7 +78,8 @@ impl CallbackWorker {
             } else if queue.own_gp_is_due() {
                 let begin = now();
                 _ = try_synchronize(domain);
-                queue.own_gp_took(now() - begin);
+                let slots = domain.hazards().map_or(0, Hazards::slots);
+                queue.own_gp_took(now() - begin, slots);
             }
         }
         let own = domain.current_reader().map(|_| queue);
@@ -113,8 +115,9 @@ impl CallbackWorker {
     }
 
     pub(super) fn run_own(&self, queue: &Queue, domain: &impl RawDomain, limit: u64) {
-        let is_wanted =
-            queue.run_local(limit, &domain.core().engine, |callback| running::run(domain, callback));
+        let is_wanted = queue.run_local(limit, &domain.core().engine, |callback, protected| {
+            self.run_unless_protected(callback, protected, domain);
+        });
         if is_wanted {
             step!("claim-released-without-notify", self.provide(false, domain));
         }

@@ -21,7 +21,6 @@ use core::ptr;
 use super::slot::Slot;
 use crate::sync::{AtomicPtr, Memory, Ordering::*};
 
-/// Slots of the first block.
 const FIRST: usize = if cfg!(loom) { 1 } else { 8 };
 /// Blocks after the first one: a record has 504 slots at most.
 const MORE: usize = if cfg!(loom) { 1 } else { 5 };
@@ -56,6 +55,9 @@ impl Default for Record {
 }
 
 impl Record {
+    /// Slots of the first block.
+    pub const FIRST: usize = FIRST;
+
     /// Returns the slots of a block, if it exists.
     fn block(&self, block: usize) -> Option<&[Slot]> {
         let Some(more) = block.checked_sub(1) else { return Some(&self.first) };

@@ -1,13 +1,13 @@
-//! Threads whose thread-local variables are freed before they end, as on targets where these are keys (Android, `windows-gnu`). Their
-//! next section finds a new `ThreadState`, which knows of no reader, and so does
-//! `exit` (in `static_domain`; `arc::thread` does the same). The thread then takes back its reader by the pointer that is armed.
+//! Threads whose thread-local variables are freed before they end, as on targets where these are keys (Android,
+//! `windows-gnu`). Their next section finds a new `ThreadState` (or `ThreadSlots`), which knows of no reader, and so does
+//! the `exit` that was armed with it. The thread then takes back its reader by the pointer that is armed.
 //!
 //! *What is armed in a thread is its reader, and has not been released*: the reader is released only after `exit` has
 //! begun, which is not armed any more then, and threads whose `exit` has begun do not arm again.
 
 use core::ffi::c_void;
 
-use crate::readers::sections::reader::Reader;
+use super::reader::Reader;
 
 /// Returns the reader that is armed in the calling thread, which knows of none.
 pub fn armed_reader(armed: *mut c_void) -> Option<&'static Reader> {

@@ -1,4 +1,5 @@
-//! A protection slot: the pointer that a guard holds without a reference of its own, and how a writer gives it one.
+//! A protection slot: the pointer that a guard holds without a reference of its own, and how a writer gives it one; or
+//! the pointer of a hazard pointer.
 //!
 //! A guard of a counted pointer (`Arc`) that has no reference of its own relies on that of the cell it was loaded from.
 //! A writer that takes the pointer out of the cell *pays* for such guards before it uses the cell's reference: it
@@ -13,6 +14,8 @@
 //! | `p` | `p` | belongs to a guard of `p`, which owns a reference by now |
 //! | [`RELEASING`] | null or `p` | the guard of `p` is being dropped: it is about to look at `paid` |
 //! | another | `p` | the guard of `p` was dropped beside the payment, which the writer takes back |
+//! | [`RESERVED`] | null | belongs to a hazard pointer, which protects nothing |
+//! | `p` | null | belongs to a hazard pointer, which protects `p`: see [`super::protected`] |
 //!
 //! The owner of the record fills slots ([`Slot::fill`]), any thread empties them ([`Slot::release`]), and writers pay, one
 //! at a time ([`super::scan`]).
@@ -60,10 +63,14 @@ use crate::fence::light;
 use crate::sync::{AtomicPtr, Ordering::*, const_unless_loom, step};
 
 /// The guard of the slot is being dropped. No value has this address.
-const RELEASING: *mut () = ptr::without_provenance_mut(3);
+const RELEASING: *mut () = ptr::without_provenance_mut(usize::MAX - 1);
 
-/// See the [module](self).
+/// The slot belongs to a hazard pointer, which protects nothing. `stillpoint.h` has this constant too. No value has this address.
+const RESERVED: *mut () = ptr::without_provenance_mut(usize::MAX);
+
+/// See the [module](self). `stillpoint.h` accesses the first word.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Slot {
     protected: AtomicPtr<()>,
     paid: AtomicPtr<()>,
@@ -114,6 +121,72 @@ impl Slot {
         // `protects` and `is_free`.
         self.protected.store(ptr::null_mut(), Release);
         is_paid
+    }
+
+    /// Takes the free slot for a hazard pointer. The owner calls this.
+    #[inline(always)]
+    pub fn reserve(&self) {
+        self.clear();
+    }
+
+    /// Protects `address`, which is not null, by the hazard pointer to which the slot belongs.
+    #[inline(always)]
+    pub fn set(&self, address: *mut ()) {
+        // Release: what was done with the value that was protected before comes before it is freed; pairs with the
+        // Acquire in `address`.
+        step!("hazard-not-stored", self.protected.store(address, Release));
+    }
+
+    /// Protects what `load` returns, a pointer with a tag in the bits of `tag`, and returns it: the pointer was the same
+    /// while the slot protected it.
+    #[inline(always)]
+    pub fn protect(&self, tag: usize, load: impl Fn() -> *mut ()) -> *mut () {
+        let mut seen = load();
+        while let Err(now) = self.try_protect(seen, tag, &load) {
+            seen = now;
+        }
+        seen
+    }
+
+    /// Protects `seen`, which `load` has returned. Returns what it returns now as an error if that is another pointer.
+    /// The slot then protects nothing that can be relied on.
+    #[inline(always)]
+    pub fn try_protect(&self, seen: *mut (), tag: usize, load: impl Fn() -> *mut ()) -> Result<(), *mut ()> {
+        let address = seen.map_addr(|address| address & !tag);
+        // Null has no value to protect, and would free the slot.
+        self.set(if address.is_null() { RESERVED } else { address });
+        // Either a collection sees the store above, or the load below sees that the value has been unpublished.
+        light();
+        let now = load();
+        step!(
+            "protection-not-checked",
+            if now != seen {
+                return Err(now);
+            }
+        );
+        Ok(())
+    }
+
+    /// Protects nothing.
+    #[inline(always)]
+    pub fn clear(&self) {
+        // Release: as in `set`.
+        self.protected.store(RESERVED, Release);
+    }
+
+    /// Frees the slot of a hazard pointer.
+    #[inline(always)]
+    pub fn give_back(&self) {
+        // Release: as in `set`, and the owner that fills the slot again comes after; pairs with the Acquire in `is_free`.
+        self.protected.store(ptr::null_mut(), Release);
+    }
+
+    /// Returns the address that the slot protects.
+    pub fn address(&self) -> Option<usize> {
+        // Acquire: what was done with values that were protected before comes before they are freed; pairs with the
+        // Releases in `set`, `clear` and `give_back`.
+        let address = self.protected.load(Acquire).addr();
+        (address != 0 && address < RELEASING.addr()).then_some(address)
     }
 
     /// Returns `true` if the slot protects `address`.

@@ -1,0 +1,207 @@
+//! Hazard pointers.
+
+use core::fmt;
+
+use super::HazardDomain;
+use super::source::Source;
+use crate::pointer::pointable::Pointable;
+use crate::pointer::shared::{Shared, sealed::Pointer as _};
+use crate::rcu::Atomic;
+use crate::slots::pointers::OwnSlot;
+
+/// A hazard pointer: it protects one value at a time from being freed, or none.
+///
+/// Make one before a loop, and protect one value after another. A reference that it has lent borrows it, so it is used again
+/// when the reference is gone. To hold two values, take two of them.
+///
+/// ```
+/// use stillpoint::hazard::{Global, HazardPointer};
+/// use stillpoint::rcu::Rcu;
+///
+/// let names = [Rcu::new_in("a", Global), Rcu::new_in("b", Global)];
+/// let mut pointer = HazardPointer::new();
+/// for name in &names {
+///     assert!(pointer.protect(name).len() == 1);
+/// }
+/// ```
+///
+/// It may be sent to another thread, which then uses it:
+///
+/// ```
+/// use stillpoint::hazard::{Global, HazardPointer};
+/// use stillpoint::rcu::RcuOption;
+///
+/// static NAME: RcuOption<String, Global> = RcuOption::empty_in(Global);
+///
+/// NAME.replace(Some("a".into()));
+/// let mut pointer = HazardPointer::new();
+/// let pointer = std::thread::spawn(move || {
+///     assert_eq!(pointer.protect(&NAME).unwrap(), "a");
+///     pointer
+/// });
+/// drop(pointer.join().unwrap());
+/// ```
+///
+/// What it protects cannot be used after it protects something else:
+///
+/// ```compile_fail,E0499
+/// use stillpoint::hazard::{Global, HazardPointer};
+/// use stillpoint::rcu::{Atomic, Owned};
+///
+/// let [first, second] = [1, 2].map(|value| Atomic::<u64, Global>::new(Owned::new(value)));
+/// let mut pointer = HazardPointer::new();
+/// let one = pointer.protect(&first);
+/// let two = pointer.protect(&second);
+/// assert_ne!(one.as_ref(), two.as_ref());
+/// ```
+///
+/// Only pointers of a domain with hazard pointers can be protected:
+///
+/// ```compile_fail,E0277
+/// use stillpoint::hazard::HazardPointer;
+/// use stillpoint::rcu::Rcu;
+///
+/// HazardPointer::new().protect(&Rcu::new(1));
+/// ```
+#[must_use = "it protects nothing yet"]
+pub struct HazardPointer {
+    /// The slot is this value's alone.
+    own: OwnSlot,
+}
+
+impl HazardPointer {
+    /// Makes a hazard pointer, which protects nothing.
+    ///
+    /// Takes a few nanoseconds, and never blocks. Allocates if the thread has no slot to spare.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    #[inline]
+    #[track_caller]
+    pub fn new() -> Self {
+        let Some(own) = OwnSlot::take() else { panic!("no memory for a hazard pointer") };
+        Self { own }
+    }
+
+    /// Makes several hazard pointers.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    ///
+    /// ```
+    /// use stillpoint::hazard::{Global, HazardPointer};
+    /// use stillpoint::rcu::Rcu;
+    ///
+    /// let names = ["a", "b"].map(|name| Rcu::new_in(name, Global));
+    /// let [mut first, mut second] = HazardPointer::array();
+    /// assert_ne!(first.protect(&names[0]), second.protect(&names[1]));
+    /// ```
+    #[track_caller]
+    pub fn array<const N: usize>() -> [Self; N] {
+        [(); N].map(|()| Self::new())
+    }
+
+    /// Loads a pointer, and protects its value until the result is gone: of an [`Atomic`], an [`Rcu`](crate::rcu::Rcu) or an
+    /// [`RcuOption`](crate::rcu::RcuOption).
+    ///
+    /// The value was published at a moment when it was protected already. Takes a store and two loads, and never blocks. It
+    /// repeats that only when the pointer changes in the meantime.
+    #[inline(always)]
+    pub fn protect<'h, S: Source<'h>>(&'h mut self, source: S) -> S::Output {
+        source.protect(self.own.slot)
+    }
+
+    /// Protects the node of `expected`, if `source` still is that pointer, tag included. Returns `None` if not; then this
+    /// protects nothing.
+    ///
+    /// For a pointer that was loaded before, and for code that does something else when the pointer changes.
+    ///
+    /// ```
+    /// use stillpoint::hazard::{Global, HazardPointer};
+    /// use stillpoint::rcu::{Atomic, Owned, Shared};
+    ///
+    /// let first: Atomic<u64, Global> = Atomic::new(Owned::new(7));
+    /// let [mut one, mut two] = HazardPointer::array();
+    /// let seen = one.protect(&first);
+    /// assert_eq!(two.try_protect(&first, seen).unwrap().as_ref(), Some(&7));
+    /// assert!(two.try_protect(&first, Shared::null()).is_none());
+    /// # let mut first = first;
+    /// # // SAFETY: no other thread has the node.
+    /// # drop(unsafe { first.take() });
+    /// ```
+    #[inline]
+    pub fn try_protect<'h, T: ?Sized + Pointable, D: HazardDomain>(
+        &'h mut self,
+        source: &Atomic<T, D>,
+        expected: Shared<'_, T>,
+    ) -> Option<Shared<'h, T>> {
+        let word = expected.into_word();
+        let protected = self.own.slot.try_protect(word, Shared::<T>::TAG, || source.published().load());
+        if protected.is_err() {
+            self.reset();
+            return None;
+        }
+        Some(Shared::from_word(word))
+    }
+
+    /// Protects a node that was loaded in a section, for longer than the section.
+    ///
+    /// Takes one store.
+    ///
+    /// # Safety
+    ///
+    /// `node` was loaded from an [`Atomic`] of a domain with hazard pointers, in a section *of that domain*, which is open. Or
+    /// no thread retires the node before this returns.
+    ///
+    /// ```
+    /// use stillpoint::hazard::{self, Global, HazardPointer};
+    /// use stillpoint::rcu::{Atomic, Owned};
+    ///
+    /// let first: Atomic<u64, Global> = Atomic::new(Owned::new(7));
+    /// let mut pointer = HazardPointer::new();
+    /// let section = hazard::enter();
+    /// // SAFETY: loaded in this section.
+    /// let node = unsafe { pointer.keep(first.load(&section)) };
+    /// drop(section);
+    /// assert_eq!(node.as_ref(), Some(&7));
+    /// # let mut first = first;
+    /// # // SAFETY: no other thread has the node.
+    /// # drop(unsafe { first.take() });
+    /// ```
+    #[inline(always)]
+    pub unsafe fn keep<'h, T: ?Sized + Pointable>(&'h mut self, node: Shared<'_, T>) -> Shared<'h, T> {
+        match node.node() {
+            Some(address) => self.own.slot.set(address.as_ptr()),
+            None => self.own.slot.clear(),
+        }
+        Shared::from_word(node.into_word())
+    }
+
+    /// Protects nothing from now on.
+    #[inline(always)]
+    pub fn reset(&mut self) {
+        self.own.slot.clear();
+    }
+}
+
+impl Default for HazardPointer {
+    #[track_caller]
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for HazardPointer {
+    #[inline]
+    fn drop(&mut self) {
+        self.own.give_back();
+    }
+}
+
+impl fmt::Debug for HazardPointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HazardPointer").field("protects", &self.own.slot.address()).finish()
+    }
+}

@@ -1,0 +1,86 @@
+//! What hazard pointers protect: how one protects a value, and how threads that free what was retired find it.
+//!
+//! A hazard pointer has a [`Slot`](super::slot::Slot). It protects the value whose address is there. A value that was
+//! retired is freed if no slot had its address when a thread [collected](Protected::collect) all addresses, after a grace
+//! period that began after the value was retired. A retired value was unpublished before.
+//!
+//! # Why a collection finds each protection
+//!
+//! ```text
+//! hazard pointer              writer                          threads that free
+//! p = source                  source = another
+//! slot = p                    retires p
+//! light fence                 ─────────────────────────────▶  heavy fence of a grace period
+//! source = p? uses p          ◀─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─  collects; slot = p? keeps p
+//! ```
+//!
+//! The heavy fence orders the reader's store and load in one of two ways.
+//!
+//! 1. *The light fence precedes the heavy one.* Then the collection, which comes after the grace period, sees the store of
+//!    `p`, or a later one. A later one is a Release, and the collection an Acquire: the reader has done with `p` before it
+//!    is freed.
+//! 2. *The light fence follows the heavy one.* Then the second load of the source sees the unpublishing: it does not return
+//!    `p`, or `p` was published again, which is another retirement's concern.
+//!
+//! So every grace period of a domain with hazard pointers issues a heavy fence, also where no thread reads in sections. The
+//! collection may come at any time after it, by any thread, and serves all that was retired before it.
+//!
+//! *A value that is loaded in a section* is stored in a slot before the section ends. The grace period waits for the
+//! section, which is left by a Release: so the collection sees the store. There is no second load, and no fence.
+//!
+//! *A value that is protected already* may be protected by a second hazard pointer only by such a load: by a collection that
+//! reads the second slot before it is filled, and the first one after it was cleared, neither would be seen.
+//!
+//! # Cost
+//!
+//! A collection loads all slots of all threads, in use or not, and sorts the addresses. It is shared by all threads that
+//! free what one grace period serves.
+//!
+//! # Source
+//!
+//! Michael, *Hazard pointers: safe memory reclamation for lock-free objects* (2004). Goldblatt's proposal of asymmetric
+//! fences (P1202) names the use.
+
+use std::sync::Arc;
+
+use super::record::Record;
+use crate::readers::sections::registry::Registry;
+
+/// The addresses that hazard pointers protected at a moment.
+#[derive(Debug, Clone, Default)]
+pub struct Protected(Option<Arc<Addresses>>);
+
+#[derive(Debug)]
+struct Addresses {
+    /// A bit for each address, by [`bit`]: most others have a bit that is not set.
+    bits: u64,
+    sorted: Vec<usize>,
+}
+
+/// The bit of an address, of [`Addresses::bits`].
+fn bit(address: usize) -> u64 {
+    // Fibonacci hashing (Knuth).
+    1 << ((address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
+}
+
+impl Protected {
+    /// Returns what the slots of all threads protect now.
+    pub fn collect(records: &Registry<Record>) -> Self {
+        let slots = (0..records.len()).flat_map(|index| records.attached(index).slots());
+        let mut sorted: Vec<usize> = slots.filter_map(|slot| slot.address()).collect();
+        if sorted.is_empty() {
+            return Self(None);
+        }
+        sorted.sort_unstable();
+        let bits = sorted.iter().fold(0, |bits, address| bits | bit(*address));
+        Self(Some(Arc::new(Addresses { bits, sorted })))
+    }
+
+    /// Returns `true` if a slot protected `address`.
+    #[inline]
+    pub fn contains(&self, address: usize) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|set| set.bits & bit(address) != 0 && set.sorted.binary_search(&address).is_ok())
+    }
+}

@@ -1,0 +1,186 @@
+//! What a hazard pointer protects, and what it does not.
+
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+
+use stillpoint::Domain as _;
+use stillpoint::hazard::HazardPointer;
+use stillpoint::rcu::{Atomic, DeferOptions, Owned, Rcu, RcuOption, Shared};
+use support::deadline::deadline;
+use support::tracked::Tracked;
+
+/// Defines a domain of the test's own, whose counters no other test changes, and a counter of destructors.
+macro_rules! own {
+    ($domain:ident, $drops:ident) => {
+        stillpoint::hazard::domain! { struct $domain; }
+        static $drops: AtomicUsize = AtomicUsize::new(0);
+        let _running = deadline();
+    };
+}
+
+#[test]
+fn protected_value_outlives_its_retirement() {
+    own!(Own, DROPS);
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let mut pointer = HazardPointer::new();
+    let kept = pointer.protect(&value);
+    drop(value.replace(Tracked(&DROPS)));
+    for _ in 0..3 {
+        Own.barrier();
+        assert_eq!(kept.0.load(Acquire), 0);
+        assert_eq!((Own.stats().queued, Own.stats().protected), (1, 1));
+    }
+    pointer.reset();
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+    assert_eq!((Own.stats().queued, Own.stats().done), (0, 1));
+}
+
+#[test]
+fn unprotected_values_are_freed_beside_a_protected_one() {
+    own!(Own, DROPS);
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let mut pointer = HazardPointer::new();
+    let kept = pointer.protect(&value);
+    for number in 0..1000 {
+        drop(value.replace(Tracked(&DROPS)));
+        if number % 100 == 0 {
+            Own.barrier();
+            assert_eq!(kept.0.load(Acquire), number);
+        }
+    }
+    drop(pointer);
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1000);
+}
+
+#[test]
+fn pointer_that_protects_another_value_gives_up_the_first() {
+    own!(Own, DROPS);
+    let values = [(); 2].map(|()| Rcu::new_in(Tracked(&DROPS), Own));
+    let mut pointer = HazardPointer::new();
+    pointer.protect(&values[0]);
+    pointer.protect(&values[1]);
+    values.iter().for_each(|value| drop(value.replace(Tracked(&DROPS))));
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+    drop(pointer);
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 2);
+}
+
+#[test]
+fn two_pointers_of_one_value_each_protect_it() {
+    own!(Own, DROPS);
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let [mut first, mut second] = HazardPointer::array();
+    first.protect(&value);
+    second.protect(&value);
+    drop(value.replace(Tracked(&DROPS)));
+    drop(first);
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 0);
+    drop(second);
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn null_and_tags_are_returned_as_they_are() {
+    own!(Own, DROPS);
+    let next: Atomic<u64, Own> = Atomic::null();
+    let mut pointer = HazardPointer::new();
+    assert!(pointer.protect(&next).is_null());
+    let node = pointer.protect(&next).with_tag(1);
+    next.store(node);
+    assert_eq!(pointer.protect(&next).tag(), 1);
+    next.store(Owned::new(7));
+    next.fetch_or(2, &Own::enter());
+    let tagged = pointer.protect(&next);
+    assert_eq!((tagged.tag(), tagged.as_ref()), (2, Some(&7)));
+    assert!(next.try_store(tagged, Shared::null()).is_ok());
+    // SAFETY: no longer reachable.
+    unsafe { Own.retire_shared(tagged, DeferOptions::new()) };
+    Own.barrier();
+    assert_eq!(tagged.as_ref(), Some(&7), "protected without its tag");
+    assert_eq!(DROPS.load(Relaxed), 0);
+}
+
+#[test]
+fn try_protect_of_a_changed_pointer_protects_nothing() {
+    own!(Own, DROPS);
+    let next: Atomic<Tracked, Own> = Atomic::new(Owned::new(Tracked(&DROPS)));
+    let [mut first, mut second] = HazardPointer::array();
+    let seen = first.protect(&next);
+    assert!(second.try_protect(&next, seen).is_some());
+    next.try_store(seen, Shared::null()).expect("no other thread changes it");
+    assert!(second.try_protect(&next, seen).is_none());
+    // SAFETY: no longer reachable.
+    unsafe { Own.retire_shared(seen, DeferOptions::new()) };
+    first.reset();
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn node_kept_in_a_section_outlives_it() {
+    own!(Own, DROPS);
+    let next: Atomic<Tracked, Own> = Atomic::new(Owned::new(Tracked(&DROPS)));
+    let mut pointer = HazardPointer::new();
+    let section = Own::enter();
+    let seen = next.load(&section);
+    next.try_store(seen, Shared::null()).expect("no other thread changes it");
+    // SAFETY: no longer reachable.
+    unsafe { Own.retire_shared(seen, DeferOptions::new()) };
+    // SAFETY: loaded in this section.
+    let kept = unsafe { pointer.keep(seen) };
+    drop(section);
+    Own.barrier();
+    assert_eq!(kept.as_ref().map(|kept| kept.0.load(Acquire)), Some(0));
+    pointer.reset();
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn section_protects_what_is_loaded_in_it() {
+    own!(Own, DROPS);
+    let value = RcuOption::from_box_in(Some(Box::new(Tracked(&DROPS))), Own);
+    let section = Own::enter();
+    let seen = value.load(&section).expect("there is a value");
+    value.take();
+    std::thread::scope(|s| {
+        let barrier = s.spawn(|| Own.barrier());
+        for _ in 0..100 {
+            assert_eq!(seen.0.load(Acquire), 0);
+            std::thread::yield_now();
+        }
+        drop(section);
+        barrier.join().unwrap();
+    });
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn values_of_other_sizes_are_protected() {
+    own!(Own, DROPS);
+    let slice: Rcu<[u32], Own> = Rcu::from_box_in(vec![1, 2, 3].into(), Own);
+    let text: Rcu<str, Own> = Rcu::from_box_in("abc".into(), Own);
+    let unit = Rcu::new_in((), Own);
+    let [mut first, mut second, mut third] = HazardPointer::array();
+    let seen = (first.protect(&slice), second.protect(&text), third.protect(&unit));
+    slice.swap([4].into());
+    text.swap("d".into());
+    unit.replace(());
+    Own.barrier();
+    assert_eq!(seen, (&[1, 2, 3][..], "abc", &()));
+    assert_eq!(DROPS.load(Relaxed), 0);
+}
+
+#[test]
+fn pointer_shows_whether_it_protects() {
+    let mut pointer = HazardPointer::default();
+    assert_eq!(format!("{pointer:?}"), "HazardPointer { protects: None }");
+    stillpoint::hazard::domain! { struct Own; }
+    pointer.protect(&Rcu::new_in(1, Own));
+    assert!(format!("{pointer:?}").contains("Some"));
+}

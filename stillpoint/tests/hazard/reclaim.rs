@@ -1,0 +1,176 @@
+//! When what was retired is freed, by which thread, and how much waits.
+
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::Domain as _;
+use stillpoint::hazard::HazardPointer;
+use stillpoint::rcu::{DeferOptions, Limits, Rcu};
+use support::asleep::asleep_in;
+use support::deadline::deadline;
+use support::tracked::Tracked;
+use support::until::until;
+
+/// No thread retires anything else, and none waits.
+#[test]
+fn value_is_freed_some_time_after_its_pointer_was_reset() {
+    stillpoint::hazard::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let mut pointer = HazardPointer::new();
+    pointer.protect(&value);
+    drop(value.replace(Tracked(&DROPS)));
+    until(|| Own.stats().protected == 1);
+    pointer.reset();
+    until(|| DROPS.load(Acquire) == 1);
+}
+
+/// Owners keep what they find protected when they free values themselves, and the worker frees it later.
+#[test]
+fn value_that_its_owner_keeps_is_freed_by_the_worker() {
+    stillpoint::hazard::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let mut pointer = HazardPointer::new();
+    let kept = pointer.protect(&value);
+    let local = || DeferOptions::new().run_on_retiring_thread();
+    value.replace(Tracked(&DROPS)).retire_with(local());
+    until(|| {
+        value.replace(Tracked(&DROPS)).retire_with(local());
+        Own.stats().protected == 1
+    });
+    assert_eq!(kept.0.load(Acquire), DROPS.load(Acquire));
+    drop(pointer);
+    Own.barrier();
+    assert_eq!(Own.stats().queued, 0);
+}
+
+/// The limits are far below what is protected.
+#[test]
+fn protected_values_do_not_throttle_writers() {
+    const HELD: usize = 2000;
+    stillpoint::hazard::domain! { struct Own; }
+    let _running = deadline();
+    Own.set_limits(Limits { count: 1000, bytes: 1 << 20 });
+    let values: Vec<_> = (0..HELD).map(|_| Rcu::new_in([1_u64; 128], Own)).collect();
+    let mut pointers: Vec<_> = (0..HELD).map(|_| HazardPointer::new()).collect();
+    let kept: Vec<_> =
+        pointers.iter_mut().zip(&values).map(|(pointer, value)| pointer.protect(value)).collect();
+    values.iter().for_each(|value| drop(value.replace([2; 128])));
+    Own.barrier();
+    assert_eq!(Own.stats().protected, HELD as u64);
+    let before = Own.stats();
+    assert_eq!(before.queued_bytes, 0);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(200) {
+        values.iter().for_each(|value| drop(value.replace([3; 128])));
+    }
+    let after = Own.stats();
+    assert_eq!(after.limit_overruns, before.limit_overruns);
+    assert!(kept.iter().all(|value| **value == [1; 128]));
+    drop(pointers);
+    Own.barrier();
+    assert_eq!(Own.stats().queued, 0);
+}
+
+/// The reader never resets its pointers, and the writer never waits.
+#[test]
+fn stalled_reader_keeps_no_more_than_it_protects() {
+    stillpoint::hazard::domain! { struct Own; }
+    const COUNT: u64 = if cfg!(miri) { 2_000 } else { 2_000_000 };
+    let _running = deadline();
+    let value = Rcu::new_in([0_u64; 4], Own);
+    let mut pointers = HazardPointer::array::<8>();
+    let mut kept = Vec::new();
+    for pointer in &mut pointers {
+        kept.push(pointer.protect(&value));
+        drop(value.replace([kept.len() as u64; 4]));
+    }
+    let mut most = 0;
+    for number in 0..COUNT {
+        drop(value.replace([number; 4]));
+        if number % 1000 == 0 {
+            most = most.max(Own.stats().queued);
+        }
+    }
+    // The limit of the backlog, in number; most machines need a tenth of it.
+    assert!(most < 1 << 17, "{most} values waited");
+    assert!(kept.iter().enumerate().all(|(number, value)| **value == [number as u64; 4]));
+    Own.barrier();
+    assert_eq!(Own.stats().queued, 8);
+}
+
+#[test]
+fn destructor_may_protect_and_retire() {
+    stillpoint::hazard::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    struct Chain(u32);
+    impl Drop for Chain {
+        fn drop(&mut self) {
+            DROPS.fetch_add(1, Release);
+            if self.0 != 0 {
+                let value = Rcu::new_in(Self(0), Own);
+                let mut pointer = HazardPointer::new();
+                assert_eq!(pointer.protect(&value).0, 0);
+                drop(value.replace(Self(0)));
+                Own.retire(Box::new(Self(self.0 - 1)));
+            }
+        }
+    }
+    let _running = deadline();
+    Own.retire(Box::new(Chain(100)));
+    until(|| DROPS.load(Acquire) == 301);
+}
+
+#[test]
+fn callback_waits_for_no_hazard_pointer() {
+    stillpoint::hazard::domain! { struct Own; }
+    static RAN: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let value = Rcu::new_in(1, Own);
+    let mut pointer = HazardPointer::new();
+    let kept = pointer.protect(&value);
+    Own.synchronize();
+    Own.call(|| _ = RAN.fetch_add(1, Release));
+    Own.barrier();
+    assert_eq!((RAN.load(Acquire), *kept), (1, 1));
+}
+
+/// The worker looks what is protected before the pointer is reset, and finds the value after that.
+/// Refutes: barrier-of-one-pass
+#[test]
+fn barrier_frees_what_was_reset_before_it() {
+    stillpoint::hazard::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    struct Blocking(mpsc::Sender<()>, mpsc::Receiver<()>);
+    impl Drop for Blocking {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+        }
+    }
+    let _running = deadline();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let mut pointer = HazardPointer::new();
+    pointer.protect(&value);
+    let ((runs, is_running), (ends, end)) = (mpsc::channel(), mpsc::channel());
+    // Both wait for the same grace period.
+    let section = Own::enter();
+    Own.retire(Box::new(Blocking(runs, end)));
+    drop(value.replace(Tracked(&DROPS)));
+    drop(section);
+    is_running.recv().unwrap();
+    pointer.reset();
+    thread::scope(|s| {
+        let barrier = asleep_in(s, || {
+            Own.barrier();
+            DROPS.load(Acquire)
+        });
+        ends.send(()).unwrap();
+        assert_eq!(barrier.join().unwrap(), 1);
+    });
+}

@@ -1,0 +1,113 @@
+//! Hazard pointers in other threads than that which made them, threads that exit, and more pointers than slots.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::thread;
+
+use stillpoint::Domain as _;
+use stillpoint::hazard::HazardPointer;
+use stillpoint::rcu::{Rcu, RcuOption};
+use support::deadline::deadline;
+use support::tracked::Tracked;
+
+#[test]
+fn pointer_outlives_its_thread() {
+    stillpoint::hazard::domain! { struct Own; }
+    static VALUE: RcuOption<Tracked, Own> = RcuOption::empty_in(Own);
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    VALUE.replace(Some(Tracked(&DROPS)));
+    let pointers = thread::spawn(|| {
+        let mut pointers = HazardPointer::array::<20>();
+        pointers.iter_mut().for_each(|pointer| _ = pointer.protect(&VALUE));
+        pointers
+    });
+    let pointers = pointers.join().unwrap();
+    VALUE.take();
+    // Threads that take over the record use other slots.
+    for _ in 0..5 {
+        thread::spawn(|| assert!(HazardPointer::new().protect(&VALUE).is_none())).join().unwrap();
+        Own.barrier();
+        assert_eq!(DROPS.load(Acquire), 0);
+    }
+    thread::spawn(move || drop(pointers)).join().unwrap();
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn thread_may_hold_any_number_of_pointers() {
+    const COUNT: usize = if cfg!(miri) { 600 } else { 3000 };
+    stillpoint::hazard::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    for round in 1..4 {
+        let values: Vec<_> = (0..COUNT).map(|_| Rcu::new_in(Tracked(&DROPS), Own)).collect();
+        let mut pointers: Vec<_> = (0..COUNT).map(|_| HazardPointer::new()).collect();
+        for (pointer, value) in pointers.iter_mut().zip(&values) {
+            pointer.protect(value);
+            drop(value.replace(Tracked(&DROPS)));
+        }
+        Own.barrier();
+        let before = (2 * round - 2) * COUNT;
+        assert_eq!(DROPS.load(Acquire), before);
+        drop(pointers);
+        Own.barrier();
+        assert_eq!(DROPS.load(Acquire), before + COUNT);
+        drop(values);
+    }
+}
+
+/// The thread has given its slots back when the last destructors run.
+#[test]
+#[cfg(not(stillpoint_portable))]
+fn late_destructor_may_use_hazard_pointers() {
+    use std::ffi::c_void;
+    stillpoint::hazard::domain! { struct Own; }
+    static VALUE: RcuOption<Tracked, Own> = RcuOption::empty_in(Own);
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    static LATE: AtomicUsize = AtomicUsize::new(0);
+    static mut KEY: libc::pthread_key_t = 0;
+    unsafe extern "C" fn late(round: *mut c_void) {
+        let mut pointer = HazardPointer::new();
+        let value = pointer.protect(&VALUE).expect("there is a value");
+        drop(VALUE.replace(Some(Tracked(&DROPS))));
+        assert_eq!(value.0.load(Acquire), DROPS.load(Acquire));
+        LATE.fetch_add(1, Relaxed);
+        // SAFETY: the key exists.
+        unsafe {
+            if round.addr() < 3 {
+                libc::pthread_setspecific(KEY, round.wrapping_byte_add(1));
+            }
+        }
+    }
+    let _running = deadline();
+    VALUE.replace(Some(Tracked(&DROPS)));
+    // SAFETY: the variable is used by this test only.
+    unsafe { assert_eq!(libc::pthread_key_create(&raw mut KEY, Some(late)), 0) };
+    for _ in 0..10 {
+        let thread = thread::spawn(|| {
+            drop(HazardPointer::new());
+            // SAFETY: the key exists.
+            unsafe { libc::pthread_setspecific(KEY, std::ptr::without_provenance_mut(1)) };
+        });
+        thread.join().unwrap();
+    }
+    assert_eq!(LATE.load(Relaxed), 30);
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 30);
+}
+
+#[test]
+fn pointer_in_a_thread_local_variable_is_dropped_with_it() {
+    stillpoint::hazard::domain! { struct Own; }
+    static VALUE: RcuOption<Tracked, Own> = RcuOption::empty_in(Own);
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static POINTER: RefCell<HazardPointer> = RefCell::new(HazardPointer::new()));
+    let _running = deadline();
+    VALUE.replace(Some(Tracked(&DROPS)));
+    thread::spawn(|| POINTER.with_borrow_mut(|pointer| _ = pointer.protect(&VALUE))).join().unwrap();
+    VALUE.take();
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+}
