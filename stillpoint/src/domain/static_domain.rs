@@ -610,7 +610,6 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::rcu::RcuDomain;
 
     /// As a target does that frees the state of a thread whose destructors still run.
     fn free_state<D: StaticDomain>() {
