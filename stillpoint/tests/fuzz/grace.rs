@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use stillpoint::Domain;
 use stillpoint::rcu::{GracePeriod, Rcu, Retired};
+use stillpoint::{Domain, TakeBack};
 
 use crate::program::System;
 
@@ -110,7 +110,7 @@ pub enum Broken {
 
 /// A flavour of domains.
 pub trait Flavor: Sync + 'static {
-    type Domain: Domain;
+    type Domain: TakeBack;
     type Guard: 'static;
 
     const SECTIONS: Sections;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use stillpoint::rcu::{GracePeriod, OwnedRef, Rcu, RcuOption, Ref, Retired};
-use stillpoint::{Domain, EnterSection, qsbr, srcu};
+use stillpoint::{EnterSection, TakeBack, qsbr, srcu};
 use support::deadline::deadline;
 use support::panics::message;
 use support::tracked::Tracked;
@@ -20,7 +20,7 @@ stillpoint::domain! { struct Threads; }
 qsbr::domain! { struct Reporting; }
 
 /// A domain of each kind, as a test uses it.
-trait Flavour: Domain {
+trait Flavour: TakeBack {
     fn make() -> Self;
     fn within<R>(&self, f: impl FnOnce(&Self::Section) -> R) -> R;
 }
@@ -439,7 +439,7 @@ fn update_opens_its_section_in_both_flavours() {
 
 #[test]
 fn references_keep_the_value_and_print_it() {
-    fn check<D: EnterSection>(domain: D) {
+    fn check<D: EnterSection + TakeBack>(domain: D) {
         let drops = counter();
         let value = Rcu::new_in((String::from("old"), Tracked(drops)), domain.clone());
         let (all, part) = (value.read(), Ref::map(value.read(), |value| value.0.as_str()));
