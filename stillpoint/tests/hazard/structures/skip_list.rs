@@ -144,9 +144,7 @@ impl Set for SkipList {
                 position if position.is_found(key) => return false,
                 position => position,
             };
-            for level in 0..height {
-                node.next[level].store(current[level]);
-            }
+            node.next.iter().zip(current).take(height).for_each(|(next, current)| next.store(current));
             match links[0].try_store(current[0], node) {
                 Ok(()) => break,
                 Err(back) => node = back,
