@@ -5,6 +5,7 @@ stillpoint::qsbr::domain! { //~ E0592 duplicate definitions with name `register`
     struct Threads;
 }
 stillpoint::static_domain!(@own rcu Threads);
+//~ E0119 conflicting implementations of trait `TakeBack` for type `Threads`
 //~ E0271 type mismatch resolving `<Threads as StaticDomain>::Section == Guard<Threads>`
 
 #[derive(Debug, Clone, Copy)]

@@ -37,16 +37,16 @@ const fn experiment(name: &'static str, quick: f64, usual: f64) -> Part {
 pub(super) const PARTS: [Part; 20] = [
     part("read", 25.0, 50.0, read::run),
     Part { denied: Some("membarrier"), ..part("read-no-membarrier", 15.0, 30.0, read::run) },
-    part("sync", 30.0, 60.0, sync::run),
+    part("sync", 25.0, 60.0, sync::run),
     part("fence", 10.0, 30.0, fence::run),
-    part("callback", 25.0, 60.0, callback::run),
-    part("qsbr", 25.0, 60.0, qsbr::run),
+    part("callback", 20.0, 60.0, callback::run),
+    part("qsbr", 20.0, 60.0, qsbr::run),
     part("srcu", 15.0, 30.0, srcu::run),
-    part("arc", 25.0, 50.0, arc::run),
+    part("arc", 20.0, 50.0, arc::run),
     part("percpu", 25.0, 40.0, percpu::run),
     part("map", 40.0, 180.0, |budget| map::run(Budget { quick: budget.seconds < 100.0, ..budget })),
     part("lock", 40.0, 240.0, lock::by_threads),
-    part("lock-ablation", 45.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
+    part("lock-ablation", 38.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
     part("rwlock", 25.0, 60.0, rwlock::run),
     part("programs", 45.0, 400.0, |budget| programs::run(Budget { quick: true, ..budget })),
     experiment("e1", 15.0, 40.0),
@@ -54,7 +54,7 @@ pub(super) const PARTS: [Part; 20] = [
     experiment("e3", 24.0, 200.0),
     experiment("e4", 20.0, 40.0),
     experiment("e5", 8.0, 30.0),
-    experiment("e6", 35.0, 120.0),
+    experiment("e6", 32.0, 120.0),
 ];
 
 /// Parses the name of a part.
