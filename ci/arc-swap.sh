@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # compat/arc-swap keeps the promises of arc-swap. In place of it, arc-swap's own tests pass, unmodified: `random`, `stress`,
-# those of its bugs 198 and 210, the documented examples, and the tests inside its source, which check counts. Two crates
-# that use it pass their own tests, unmodified: concread and vm-memory; they notice drop-ins that are broken. Programs for
-# bugs that were reported (tests/reported.rs) fail on releases of arc-swap that have them. Cargo fetches all of these
-# crates; none of their code is in this repository. The programs for races need Miri (`ci/setup.sh`). Four minutes, after the
-# builds.
+# those of its bugs 198 and 210, the documented examples, and the tests inside its source, which check counts. Programs for
+# bugs that were reported (tests/reported.rs) fail on releases of arc-swap that have them. Two crates that use it pass their
+# own tests, unmodified: concread and vm-memory; they notice drop-ins that are broken. Cargo fetches all of these crates; none
+# of their code is in this repository. The programs for races need Miri (`ci/setup.sh`).
 #
-#   ci/arc-swap.sh          checks, with the crates of Cargo.lock and ci/crates.txt
-#   ci/arc-swap.sh record   adds to ci/crates.txt what is missing there (after `ci/compat.sh record`), and checks
+#   ci/arc-swap.sh          checks without users and races, with the crates of Cargo.lock and ci/crates.txt
+#   ci/arc-swap.sh users    checks all: five minutes
+#   ci/arc-swap.sh record   adds to ci/crates.txt what is missing there (after `ci/compat.sh record`), and checks all
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
@@ -76,8 +76,11 @@ inside=(
 # Not here: it calls a private method. The rest of what it tests is in `tests/interface.rs`.
 private=(cache::cached_value)
 
-recording=
-if [[ ${1-} == record ]]; then export recording=1; fi
+recording= everything=
+case ${1-} in
+    users) everything=1 ;;
+    record) export recording=1 everything=1 ;;
+esac
 
 scratch=target/arc-swap
 fail() {
@@ -249,6 +252,45 @@ echo "-- random, stress, bug-198, bug-210, and the documented examples"
 cargo test --quiet "${own[@]}" --package tests --tests --no-fail-fast
 cargo test --quiet "${own[@]}" --package docs --doc
 
+# reported NUMBER VERSION MESSAGE TRIES [FLAG]: the program for a bug that was reported to arc-swap fails on the release in one
+# of the tries: on the machine, or in Miri, with one of the seeds FIRST..END.
+reported() {
+    local number=$1 old=$scratch/old/$2 log=$scratch/old/$1.log try cargo
+    mkdir -p "$old/src"
+    touch "$old/src/lib.rs"
+    cat >"$old/Cargo.toml" <<END
+[package]
+name = "old"
+edition = "2024"
+[dependencies]
+arc-swap = { version = "=$2", features = ["weak"] }
+[[test]]
+name = "reported"
+path = "$PWD/compat/arc-swap/tests/reported.rs"
+harness = false
+[workspace]
+END
+    pin "$old" "arc-swap $2 ${old_releases[$2]}"
+    for try in $4; do
+        cargo=(cargo)
+        if [[ $try == *..* ]]; then
+            cargo=(env MIRIFLAGS="-Zmiri-many-seeds=$try $5" CARGO_TARGET_DIR=target/miri cargo "+$rust_nightly" miri)
+        fi
+        if ! "${cargo[@]}" test --quiet --locked --manifest-path "$old/Cargo.toml" --test reported -- "$number" >"$log" 2>&1; then
+            grep --quiet "$3" "$log" || { cat "$log" >&2; fail "bug $number: another failure"; }
+            echo "bug $number: found in arc-swap $2"
+            return
+        fi
+    done
+    fail "bug $number was not found in arc-swap $2"
+}
+echo "-- bugs that were reported, on this package and on releases of arc-swap"
+cargo test --quiet --package arc-swap --test reported
+reported 210 1.9.4 'the value of another cell' "$(seq 60)"
+reported 214 1.9.3 'wrong counts' 1
+
+[[ $everything ]] || exit 0
+
 echo "-- the tests of concread and vm-memory"
 users=$scratch/users
 cp -r "$scratch/vendor/concread-$concread" "$users/concread"
@@ -353,42 +395,7 @@ broken stores-are-lost 's/self.cell.store(val)/drop(val)/' \
 broken replaced-values-leak 's/self.cell.store(val)/std::mem::forget(self.cell.swap(val))/' \
     concread internals::lincowcell::tests_linear::test_gc_operation_linear 'assertion'
 
-# reported NUMBER VERSION MESSAGE TRIES [FLAG]: the program for a bug that was reported to arc-swap fails on the release in one
-# of the tries: on the machine, or in Miri, with one of the seeds FIRST..END.
-reported() {
-    local number=$1 old=$scratch/old/$2 log=$scratch/old/$1.log try cargo
-    mkdir -p "$old/src"
-    touch "$old/src/lib.rs"
-    cat >"$old/Cargo.toml" <<END
-[package]
-name = "old"
-edition = "2024"
-[dependencies]
-arc-swap = { version = "=$2", features = ["weak"] }
-[[test]]
-name = "reported"
-path = "$PWD/compat/arc-swap/tests/reported.rs"
-harness = false
-[workspace]
-END
-    pin "$old" "arc-swap $2 ${old_releases[$2]}"
-    for try in $4; do
-        cargo=(cargo)
-        if [[ $try == *..* ]]; then
-            cargo=(env MIRIFLAGS="-Zmiri-many-seeds=$try $5" CARGO_TARGET_DIR=target/miri cargo "+$rust_nightly" miri)
-        fi
-        if ! "${cargo[@]}" test --quiet --locked --manifest-path "$old/Cargo.toml" --test reported -- "$number" >"$log" 2>&1; then
-            grep --quiet "$3" "$log" || { cat "$log" >&2; fail "bug $number: another failure"; }
-            echo "bug $number: found in arc-swap $2"
-            return
-        fi
-    done
-    fail "bug $number was not found in arc-swap $2"
-}
-echo "-- bugs that were reported, on this package and on releases of arc-swap"
-cargo test --quiet --package arc-swap --test reported
-reported 210 1.9.4 'the value of another cell' "$(seq 60)"
-reported 214 1.9.3 'wrong counts' 1
+echo "-- bugs that Miri finds"
 unset CARGO_TARGET_DIR CARGO_PROFILE_DEV_OPT_LEVEL RUSTFLAGS RUSTDOCFLAGS
 if ! cargo "+$rust_nightly" miri --version >/dev/null 2>&1; then
     echo "CANNOT CHECK: Miri is not installed" >&2

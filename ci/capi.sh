@@ -30,10 +30,12 @@ echo "-- symbols"
 exported() {
     nm "$@" | awk '$2 != "A" && NF == 3 { print $3 }' | sort
 }
-# Functions and variables that the header declares, without its inline functions.
+# Functions and variables that the header declares, without its inline functions, which may call each other.
 declared() {
-    gcc -std=c11 -E -P "$release/include/stillpoint.h" | tr '\n' ' ' | sed 's/[;{}]/&\n/g' | grep -v 'static inline' |
-        grep -E '\(|extern' | grep -v '(\*' | grep -oE '\bsp_[a-z0-9_]+ ?\(|\bsp_thread_v1_' | tr -d ' (' | sort -u
+    gcc -std=c11 -E -P "$release/include/stillpoint.h" | tr '\n' ' ' | sed 's/[;{}]/&\n/g' >"$scratch/lines"
+    names() { grep -oE '\bsp_[a-z0-9_]+ ?\(|\bsp_thread_v1_' | tr -d ' (' | sort -u; }
+    comm -23 <(grep -v 'static inline' "$scratch/lines" | grep -E '\(|extern' | grep -v '(\*' | names) \
+        <(grep 'static inline' "$scratch/lines" | names)
 }
 declared >"$scratch/declared"
 grep -oE '\bsp_[a-z0-9_]+' capi/include/stillpoint.h | sort -u >"$scratch/header"

@@ -45,4 +45,5 @@ END
 x86_64-w64-mingw32-gcc -shared -o "$wine/bcryptprimitives.dll" "$scratch/random.c" -ladvapi32
 export WINEPREFIX=$wine/prefix WINEPATH=Z:$wine WINEDEBUG=-all CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine
 wine --version
-counted cargo test --locked --target-dir target/portable "${packages[@]}" --lib --test '*' --target x86_64-pc-windows-gnu
+counted cargo test --locked --target-dir target/portable --package stillpoint --package stillpoint-collections --lib --test '*' \
+    --target x86_64-pc-windows-gnu
