@@ -12,7 +12,7 @@ torture=${CARGO_TARGET_DIR:-target}/release/torture
 export CARGO_PROFILE_RELEASE_LTO=off # faster builds; nothing is measured here
 suite=(cargo test --release --package stillpoint --locked --target-dir target/fallback --features signal-fence)
 build "${suite[@]}" --lib --test '*'
-fenced=(fork fuzz lock rcu rcu_allocator srcu stall)
+fenced=(arc fork fuzz hazard lock rcu rcu_allocator srcu stall)
 
 # passes "NAME FILTER...": the test program passes, in the folder in which cargo would run it.
 passes() {

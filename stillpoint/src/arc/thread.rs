@@ -5,8 +5,6 @@
 use core::ffi::c_void;
 use std::sync::Mutex;
 
-#[cfg(stillpoint_portable)]
-use crate::domain::freed_state::armed_reader;
 use crate::domain::static_domain::StaticDomain as _;
 use crate::rcu::published_ptr::PublishedPtr;
 use crate::reclaim::domain::reader_outside;
