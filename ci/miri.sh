@@ -10,7 +10,7 @@
 # Needs Miri (`ci/setup.sh`). Takes three minutes after the build.
 #
 #   ci/miri.sh          all of it
-#   ci/miri.sh cells N  only the atomic `Arc`s, with N seeds instead of 8: some hundred take an hour
+#   ci/miri.sh cells N  only the atomic `Arc`s, with N seeds instead of 4: some hundred take an hour
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
@@ -63,4 +63,4 @@ run stillpoint arc counts:: deferred::guard destructors:: sections:: threads::
 echo "-- the hash map"
 run stillpoint-collections hash_map entry_is update_replaces compute_does view_has new_value map_works iterator_sees \
     every_key static_map taken_apart leaks_no_other
-cells 8
+cells 4
