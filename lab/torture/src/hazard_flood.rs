@@ -1,5 +1,5 @@
 //! `torture hazard-flood`: writers retire as fast as they can, while a reader protects some values and does not move. What
-//! waits to be freed must stay below the number of slots and a batch of each thread.
+//! waits to be freed must stay below the domain's limit, which is small.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::thread;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use stillpoint::Domain as _;
 use stillpoint::hazard::{self, Global, HazardPointer};
-use stillpoint::rcu::Rcu;
+use stillpoint::rcu::{Limits, Rcu};
 
 use super::common::sleep;
 use harness::{crew, memory};
@@ -27,15 +27,17 @@ pub(crate) struct Args {
 
 /// Values that the reader protects.
 const HELD: usize = 8;
-/// Values of a thread that wait, at most: it leads a grace period after 8192 of them. Then it frees those of one batch, another
-/// one waits for the next grace period, and a third one grows.
-const BATCH: u64 = 3 * 8192;
+/// The limit: a few times what threads that have a CPU need, as each leads a grace period after 8192 values.
+const LIMIT: u64 = 1 << 15;
+/// Values that a thread may add before it notices that the limit is reached.
+const UNNOTICED: u64 = 64;
 const TICK: Duration = Duration::from_millis(1);
 
 type Value = [u64; 8];
 
 /// Runs the flood. Returns what passed.
 pub(super) fn run(args: &Args) -> anyhow::Result<String> {
+    Global.set_limits(Limits { count: LIMIT, ..Limits::default() });
     let resident = memory::resident().context("cannot read the memory of this process")?;
     let (writers, count) = (args.writers.get() as u64, args.count.get());
     let values: Vec<_> = (0..writers).map(|number| Rcu::new_in([number; 8], Global)).collect();
@@ -68,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
         let expected: Value = if number == 0 { [0; 8] } else { [number as u64; 8] };
         ensure!(**value == expected, "a protected value was freed: {value:?}");
     }
-    let limit = (writers + 1) * HELD as u64 + writers * BATCH;
+    let limit = LIMIT + writers * UNNOTICED;
     ensure!(most <= limit, "{most} values waited; {limit} may");
     drop(pointers);
     Global.barrier();
