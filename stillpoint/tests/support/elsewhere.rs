@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Long enough for a thread that is about to sleep, beside others that compute.
-const TIME: Duration = Duration::from_millis(100);
+/// Long enough for a thread that is about to sleep, and less than makes it count as stalled.
+const TIME: Duration = Duration::from_millis(20);
 
 /// Returns `true`, after some time.
 pub fn sleeps(_tid: i32) -> bool {
