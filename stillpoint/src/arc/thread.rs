@@ -42,8 +42,7 @@ fn with_thread<R>(f: impl FnOnce(&ThreadSlots) -> R) -> R {
 /// Returns a free slot of the calling thread, or `None` if it has none.
 #[inline(always)]
 pub fn free_slot() -> Option<&'static Slot> {
-    let slot = with_thread(ThreadSlots::last);
-    if slot.is_free() { Some(slot) } else { with_thread(|thread| thread.find(&TABLE)) }
+    with_thread(|thread| thread.free(&TABLE))
 }
 
 /// The destructor of a thread with a record.

@@ -456,8 +456,8 @@ impl Claim<'_> {
         self.0.front.consumer.with_mut(|consumer| f(unsafe { &mut *consumer }))
     }
 
-    /// Runs ready callbacks by `run`, which may look up what is protected, at most `limit`, up to the first that it must `leave`. Empty blocks go to `free`.
-    /// Returns `true` if a callback has run. Before a barrier may see that, calls `count` with how much has.
+    /// Runs ready callbacks by `run`, which may look up what is protected, at most `limit`, up to the first that it must
+    /// `leave`. Empty blocks go to `free`. Returns `true` if a callback has run. Before a barrier may see that, calls `count` with how much has.
     fn run(
         &self,
         limit: u64,

@@ -37,9 +37,7 @@ impl OwnSlot {
     /// Takes a slot of the calling thread. Returns `None` if there is no memory for one.
     #[inline]
     pub fn take() -> Option<Self> {
-        let last = with_thread(ThreadSlots::last);
-        let found = if last.is_free() { Some(last) } else { with_thread(|thread| thread.find(&TABLE)) };
-        let Some(slot) = found else { return Self::take_record() };
+        let Some(slot) = with_thread(|thread| thread.free(&TABLE)) else { return Self::take_record() };
         slot.reserve();
         Some(Self { slot, record: None })
     }

@@ -60,17 +60,17 @@ impl ThreadSlots {
         }
     }
 
-    /// Returns the slot to try first.
+    /// Returns a free slot of the calling thread, or `None` if it has none.
     #[inline(always)]
-    pub fn last(&self) -> &'static Slot {
+    pub fn free(&self, table: &'static SlotTable) -> Option<&'static Slot> {
         // SAFETY: what is stored there comes from static references.
-        unsafe { &*self.slot.get() }
+        let last: &'static Slot = unsafe { &*self.slot.get() };
+        if last.is_free() { Some(last) } else { self.find(table) }
     }
 
-    /// Returns a free slot of the calling thread, or `None` if it has none.
     #[cold]
     #[inline(never)]
-    pub fn find(&self, table: &'static SlotTable) -> Option<&'static Slot> {
+    fn find(&self, table: &'static SlotTable) -> Option<&'static Slot> {
         if self.is_searching.replace(true) {
             return None;
         }

@@ -3,7 +3,7 @@
 //! The wake-up of a thread that sleeps costs its notifier a system call, and the thread a switch or the time in which an
 //! idle CPU starts again. Two threads that hand over items one by one pay that for each item. So a thread first spins for
 //! about as long as a wake-up takes: at worst it pays twice (Karlin et al., "Empirical Studies of Competitive Spinning",
-//! SOSP 1991). That depends on who else wants its CPU:
+//! SOSP 1991). That depends on how many threads want a CPU:
 //!
 //! - Up to as many threads as there are CPUs have waited for condition variables: a thread that spins keeps none of them
 //!   from running, and the wake-up would be that of an idle CPU. It spins for [`ALONE_NS`].

@@ -11,7 +11,7 @@ use super::reader::Reader;
 
 /// Returns the reader that is armed in the calling thread, which knows of none.
 pub fn armed_reader(armed: *mut c_void) -> Option<&'static Reader> {
-    // SAFETY: null, or a reader, as those arm who call this; readers are never freed.
+    // SAFETY: null, or a reader, as the callers arm; readers are never freed.
     let reader: &'static Reader = unsafe { armed.cast::<Reader>().as_ref() }?;
     // The child of a fork has the variables of a thread that it does not have, and a fiber may have come from another
     // thread, with what that has armed.
