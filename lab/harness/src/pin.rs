@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::Context as _;
+use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -51,14 +52,19 @@ fn parse_list(list: &str) -> Vec<usize> {
 }
 
 /// Binds every thread of the process, and so those they start: a background reclaimer must not share the measured CPU.
+/// A thread that exits meanwhile needs no CPU.
 pub fn all_threads_to(cpu: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     for task in fs::read_dir("/proc/self/task").context("cannot list the threads of this process")? {
         let name = task.context("cannot list the threads of this process")?.file_name();
         let thread = name.to_str().and_then(|id| Pid::from_raw(id.parse().ok()?));
-        sched_setaffinity(thread, &set)
-            .with_context(|| format!("cannot bind thread {name:?} to CPU {cpu}"))?;
+        match sched_setaffinity(thread, &set) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot bind thread {name:?} to CPU {cpu}"));
+            }
+        }
     }
     Ok(())
 }
