@@ -59,5 +59,6 @@ last=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true)
 if [[ -z $last ]]; then
     echo "no release yet: the baseline is ci/api, which ci/package.sh checks"
 else
+    cargo install --quiet --debug --locked --root target/tools "cargo-semver-checks@$cargo_semver_checks"
     CARGO_TARGET_DIR=target/semver target/tools/bin/cargo-semver-checks semver-checks --baseline-rev "$last" "${published[@]/#/--package=}"
 fi

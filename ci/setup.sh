@@ -76,7 +76,7 @@ for target in "${targets[@]}"; do
 done
 
 # Beside what the user may have installed.
-tools=("cargo-public-api $cargo_public_api" "cargo-semver-checks $cargo_semver_checks")
+tools=("cargo-public-api $cargo_public_api")
 has_tool() { [[ $("target/tools/bin/$1" --version 2>/dev/null) == *" $2" ]]; }
 for tool in "${tools[@]}"; do
     has_tool $tool || cargo install --quiet --debug --locked --root target/tools "${tool/ /@}" ||

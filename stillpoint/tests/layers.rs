@@ -18,7 +18,8 @@ const LAYERS: &[&[&str]] = &[
     &["reclaim"],
     &["domain"],
     &["rcu"],
-    &["qsbr", "srcu", "arc", "hazard"],
+    &["qsbr", "srcu", "arc"],
+    &["hazard"],
     &["metrics", "guide", "lib"],
 ];
 

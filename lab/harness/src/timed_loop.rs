@@ -75,22 +75,31 @@ impl Threads {
 
     /// Calls `body` in each thread, and stops its loop after `slice`. Returns the mean of what `body` returns.
     pub fn measure(self, slice: Duration, body: impl Fn(&TimedLoop) -> f64 + Sync) -> anyhow::Result<f64> {
+        let each = self.measure_each(slice, |_, timed_loop| body(timed_loop))?;
+        Ok(each.iter().sum::<f64>() / self.count as f64)
+    }
+
+    /// [`measure`](Self::measure) with a number for each thread, from 0. Returns what `body` returns for each number.
+    pub fn measure_each(
+        self,
+        slice: Duration,
+        body: impl Fn(usize, &TimedLoop) -> f64 + Sync,
+    ) -> anyhow::Result<Vec<f64>> {
         let cpus = pin::allowed()?;
         let timed_loop = TimedLoop::default();
         timed_loop.0.scope(|scope| {
             let mut threads = Vec::new();
-            for &cpu in cpus.iter().cycle().take(self.count) {
+            for (number, &cpu) in cpus.iter().cycle().take(self.count).enumerate() {
                 let (timed_loop, body) = (&timed_loop, &body);
                 let run = move || {
                     let pinned = if self.per_cpu == 1 { pin::to(cpu) } else { Ok(()) };
-                    let time = body(timed_loop);
+                    let time = body(number, timed_loop);
                     pinned.map(|()| time)
                 };
                 threads.push(crew::spawn(scope, run)?);
             }
             timed_loop.0.start_and_stop(self.count, slice);
-            let sum: f64 = join_all(threads)?.into_iter().sum::<anyhow::Result<f64>>()?;
-            Ok(sum / self.count as f64)
+            join_all(threads)?.into_iter().collect()
         })
     }
 }

@@ -136,11 +136,13 @@ pub unsafe fn pay_guards<T: RefCnt>(pointer: *mut T::Base) {
 ///
 /// # Safety
 ///
-/// As [`pay_guards`].
+/// As [`pay_guards`], and a grace period of all loads has ended since the pointer was taken out. It is not null.
 pub unsafe fn release<T: RefCnt>(pointer: *const T::Base) {
     // SAFETY: the caller's contract.
     unsafe {
-        pay_guards::<T>(pointer.cast_mut());
+        if thread::may_have_guards(address::<T>(pointer.cast_mut())) {
+            pay_guards::<T>(pointer.cast_mut());
+        }
         T::dec(pointer);
     }
 }

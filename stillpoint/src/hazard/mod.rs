@@ -51,8 +51,8 @@
 //!
 //! # Domains
 //!
-//! [`Global`], and the types made by [`domain!`](crate::hazard_domain), which have limits, statistics and sections of
-//! their own. A hazard pointer serves all of them. Their pointers are those of [`rcu`](crate::rcu): an
+//! [`Global`], the types made by [`domain!`](crate::hazard_domain), and values ([`Domain`]), which have limits, statistics and
+//! sections of their own. A hazard pointer serves all of them. Their pointers are those of [`rcu`](crate::rcu): an
 //! [`Atomic<T, D>`](crate::rcu::Atomic), an [`Rcu<T, D>`](crate::rcu::Rcu) or an
 //! [`RcuOption<T, D>`](crate::rcu::RcuOption). The operations of [`Domain`](crate::Domain) mean this here:
 //!
@@ -101,6 +101,8 @@
 //! Michael, *Hazard pointers: safe memory reclamation for lock-free objects* (2004); C++26, \[saferecl.hp\]; folly's
 //! `hazptr`. The source (`slots/protected.rs`) argues why no protection is missed.
 
+#[cfg(feature = "srcu")]
+mod domain;
 #[cfg(feature = "capi")]
 #[doc(hidden)]
 pub mod foreign;
@@ -110,23 +112,25 @@ mod source;
 use crate::Domain as _;
 use crate::pointer::pointable::Pointable;
 use crate::pointer::shared::Shared;
-use crate::rcu::{Guard, RcuDomain, Stats};
+use crate::rcu::{Guard, Stats};
 use crate::reclaim::options::DeferOptions;
 
 pub use crate::hazard_domain as domain;
+#[cfg(feature = "srcu")]
+pub use domain::Domain;
 pub use pointer::HazardPointer;
 pub use source::Source;
 
-/// A domain with hazard pointers: [`Global`], and the types made by [`domain!`](crate::hazard_domain).
+/// A domain with hazard pointers: [`Global`], a type made by [`domain!`](crate::hazard_domain), or a [`Domain`].
 ///
 /// # Safety
 ///
-/// Only the macro may implement it: what is retired in the domain is freed only if no hazard pointer protects it.
+/// Other code must not implement it: what is retired in the domain is freed only if no hazard pointer protects it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a domain with hazard pointers",
-    note = "it is `hazard::Global`, or a type made by `hazard::domain!`"
+    note = "it is `hazard::Global`, a type made by `hazard::domain!`, or `hazard::Domain`"
 )]
-pub unsafe trait HazardDomain: RcuDomain {}
+pub unsafe trait HazardDomain: crate::Domain {}
 
 crate::static_domain! { hazard
     /// The domain of the functions of [`crate::hazard`].

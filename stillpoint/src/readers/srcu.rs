@@ -389,15 +389,15 @@ impl ReaderSet for SrcuReaders {
     }
 
     fn try_drain(&self, _own: Option<&Infallible>) -> Result<(), PendingDrain> {
-        if self.is_closed() {
-            return Ok(());
-        }
         // Relaxed: only leaders store it, one after another.
         let busy = Idx::of(self.reader_line.idx.load(Relaxed));
         let idle = busy.other();
         let spins = &mut budget(SPINS);
-        // A.
+        // A. Also for the hazard pointers of a domain without handles.
         step!("grace-period-unfenced", self.counters.heavy_fence());
+        if self.is_closed() {
+            return Ok(());
+        }
         step!(
             "idle-index-skipped",
             if !self.check_zero(idle, spins) {

@@ -11,57 +11,66 @@
 //! A callback that is kept has left the backlog. So values that are protected for long do not throttle threads that
 //! retire others, and do not make the worker hurry.
 //!
-//! # Invariants
+//! # Invariant
 //!
-//! 1. A value is freed only if [`Protected`] addresses were collected after the end of a grace period that began after it
-//!    was retired, and its own is not among them.
-//! 2. `last` was collected when at least that number of grace periods had ended.
+//! A value is freed only if [`Protected`] addresses were collected after the end of a grace period that began after it
+//! was retired, and its own is not among them.
 
 use super::callback::Callback;
 use super::queue::Queue;
 use crate::grace_period::engine::Engine;
 use crate::readers::sections::registry::Registry;
-use crate::slots::protected::Protected;
+use crate::slots::protected::{LastCollection, Protected};
 use crate::slots::record::Record;
 use crate::sync::{ForkSafe, Mutex, const_unless_loom};
-
-/// What was collected last, and after how many grace periods.
-type Last = Option<(u64, Protected)>;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Hazards {
-    records: &'static Registry<Record>,
-    last: ForkSafe<Mutex<Last>>,
-    kept: Queue,
-    /// The holder is the owner of `kept`.
-    push_lock: ForkSafe<Mutex<()>>,
+    last: LastCollection,
+    kept: Kept,
+}
+
+/// Where callbacks are that are kept.
+#[derive(Debug)]
+enum Kept {
+    /// The holder of the lock is the owner of the queue. The worker runs the callbacks.
+    Here(Queue, ForkSafe<Mutex<()>>),
+    /// Another domain has them: this one may end before the hazard pointers do.
+    Elsewhere(fn(Callback)),
 }
 
 impl Hazards {
     const_unless_loom! {
         /// `records` has the slots of the hazard pointers.
         pub fn new(records: &'static Registry<Record>) -> Self {
-            Self {
-                records,
-                last: ForkSafe::new(Mutex::new(None)),
-                kept: Queue::new(),
-                push_lock: ForkSafe::new(Mutex::new(())),
-            }
+            Self { last: LastCollection::new(records), kept: Kept::Here(Queue::new(), ForkSafe::new(Mutex::new(()))) }
         }
     }
 
-    /// Returns the queue of callbacks that are kept. The worker runs them.
-    pub fn kept(&self) -> &Queue {
-        &self.kept
+    /// `keep` is called with callbacks instead of keeping them: it has a domain with hazard pointers
+    /// [keep](Self::keep) them.
+    #[cfg(all(feature = "srcu", not(loom)))]
+    pub fn that_keep_elsewhere(records: &'static Registry<Record>, keep: fn(Callback)) -> Self {
+        Self { last: LastCollection::new(records), kept: Kept::Elsewhere(keep) }
     }
 
-    /// Returns the number of callbacks that are kept. A statistic.
+    /// Returns the queue of callbacks that are kept here.
+    pub fn kept(&self) -> Option<&Queue> {
+        match &self.kept {
+            Kept::Here(queue, _) => Some(queue),
+            Kept::Elsewhere(_) => None,
+        }
+    }
+
+    /// Returns the number of callbacks that are kept here. A statistic.
     #[cfg(not(loom))]
     pub fn kept_count(&self) -> u64 {
-        // In this order, so that no more have completed than were pushed.
-        let completed = self.kept.completed();
-        self.kept.tail() - completed
+        self.kept().map_or(0, |kept| {
+            // In this order, so that no more have completed than were pushed.
+            let completed = kept.completed();
+            kept.tail() - completed
+        })
     }
 
     /// Returns `true` if the callback frees a value that a hazard pointer protects. Its grace period, of `engine`, has
@@ -74,45 +83,37 @@ impl Hazards {
         engine: &Engine<R>,
     ) -> bool {
         let Some(address) = callback.value() else { return false };
-        protected.get_or_insert_with(|| self.protected(engine)).contains(address)
-    }
-
-    /// Returns what is protected, as of a moment after the end of all grace periods that the caller knows to have ended.
-    #[cold]
-    fn protected<R>(&self, engine: &Engine<R>) -> Protected {
-        let completed = engine.completed();
-        // Nothing under the lock panics, here and below, nor runs code of the program.
-        let mut last = self.last.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some((number, protected)) = &*last {
-            if *number >= completed {
-                return protected.clone();
-            }
-        }
-        let protected = Protected::collect(self.records);
-        *last = Some((completed, protected.clone()));
-        protected
+        protected.get_or_insert_with(|| self.last.protected(engine.completed())).contains(address)
     }
 
     /// Keeps a callback for later.
     #[cold]
     pub fn keep(&self, callback: Callback) {
-        let _lock = self.push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // SAFETY: the holder of the lock is the queue's owner.
-        _ = unsafe { self.kept.push(callback.for_worker(), true) };
-        // What is kept does not count.
-        _ = self.kept.take_unreported();
+        match &self.kept {
+            Kept::Here(queue, push_lock) => {
+                // Nothing under the lock panics, here and below, nor runs code of the program.
+                let _lock = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                // SAFETY: the holder of the lock is the queue's owner.
+                _ = unsafe { queue.push(callback.for_worker(), true) };
+                // What is kept does not count.
+                _ = queue.take_unreported();
+            }
+            Kept::Elsewhere(keep) => keep(callback),
+        }
     }
 
-    /// Has the worker look at all that is kept now, as soon as it can.
+    /// Has the worker look at all that is kept here now, as soon as it can.
     #[cold]
     pub fn expedite(&self) {
-        let _lock = self.push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.kept.expedite();
+        if let Kept::Here(queue, push_lock) = &self.kept {
+            let _lock = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            queue.expedite();
+        }
     }
 
     /// Returns the number of slots, in use or not, of threads that hold a few hazard pointers each.
     pub fn slots(&self) -> u64 {
-        self.records.len() as u64 * Record::FIRST as u64
+        self.last.records().len() as u64 * Record::FIRST as u64
     }
 
     /// Forgets what is kept, which the parent frees.
@@ -124,9 +125,11 @@ impl Hazards {
     pub unsafe fn reset_in_child(&self) {
         // SAFETY: the caller's contract.
         unsafe {
-            self.last.overwrite(Mutex::new(None));
-            self.push_lock.overwrite(Mutex::new(()));
-            self.kept.reset_in_child();
+            self.last.reset_in_child();
+            if let Kept::Here(queue, push_lock) = &self.kept {
+                push_lock.overwrite(Mutex::new(()));
+                queue.reset_in_child();
+            }
         }
     }
 }

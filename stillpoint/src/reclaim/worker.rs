@@ -61,6 +61,7 @@ use super::backlog::Backlog;
 use super::backlog::Limits;
 use super::callback::Callback;
 use super::domain::{CallbackWorker, RawDomain};
+use super::hazards::Hazards;
 use super::queue::{ClaimedByOwner, Pending, Queue};
 use super::running;
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
@@ -123,7 +124,7 @@ fn is_ready(lazy: bool, domain: &impl RawDomain) -> bool {
 
 /// Returns `true` if the queue is that of callbacks that hazard pointers keep from running.
 fn is_kept(queue: &Queue, domain: &impl RawDomain) -> bool {
-    domain.hazards().is_some_and(|hazards| ptr::eq(hazards.kept(), queue))
+    domain.hazards().and_then(Hazards::kept).is_some_and(|kept| ptr::eq(kept, queue))
 }
 
 /// Has a thread work for the domain. Returns `false` if there is no thread.

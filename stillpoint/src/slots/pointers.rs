@@ -1,28 +1,11 @@
 //! The slots of hazard pointers.
 
-use core::ffi::c_void;
-
 use super::record::Place;
 use super::slot::Slot;
-use super::thread::{SlotTable, ThreadSlots};
+use super::thread::slot_table;
 use crate::readers::sections::reader::Reader;
-use crate::sys::fork::{ForkHook, register_for_fork};
-use crate::sys::init_array;
 
-pub static TABLE: SlotTable = SlotTable::new(exit, &FORK);
-
-std::thread_local! {
-    static THREAD: ThreadSlots = const { ThreadSlots::new() };
-}
-
-#[inline(always)]
-fn with_thread<R>(f: impl FnOnce(&ThreadSlots) -> R) -> R {
-    match THREAD.try_with(f) {
-        Ok(result) => result,
-        // There is no destructor.
-        Err(_) => unreachable!(),
-    }
-}
+slot_table!(6);
 
 /// A slot that belongs to one hazard pointer.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +20,7 @@ impl OwnSlot {
     /// Takes a slot of the calling thread. Returns `None` if there is no memory for one.
     #[inline]
     pub fn take() -> Option<Self> {
-        let Some(slot) = with_thread(|thread| thread.free(&TABLE)) else { return Self::take_record() };
+        let Some(slot) = free_slot() else { return Self::take_record() };
         slot.reserve();
         Some(Self { slot, record: None })
     }
@@ -77,25 +60,4 @@ impl OwnSlot {
             TABLE.release(reader);
         }
     }
-}
-
-/// The destructor of a thread with a record. Hazard pointers that the thread has made may outlive it.
-///
-/// # Safety
-///
-/// `reader` was armed by [`SlotTable`].
-unsafe extern "C" fn exit(reader: *mut c_void) {
-    with_thread(|thread| thread.exit(&TABLE, reader));
-}
-
-static FORK: ForkHook = ForkHook::in_child(6, in_child);
-
-init_array!(register_for_fork(&FORK));
-
-/// # Safety
-///
-/// See [`ForkHook::child`].
-unsafe fn in_child() {
-    // SAFETY: the caller's contract.
-    with_thread(|thread| unsafe { thread.reset_in_child(&TABLE) });
 }

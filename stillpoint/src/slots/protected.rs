@@ -34,7 +34,7 @@
 //! # Cost
 //!
 //! A collection loads all slots of all threads, in use or not, and sorts the addresses. It is shared by all threads that
-//! free what one grace period serves.
+//! free what one grace period serves ([`LastCollection`]).
 //!
 //! # Source
 //!
@@ -45,6 +45,7 @@ use std::sync::Arc;
 
 use super::record::Record;
 use crate::readers::sections::registry::Registry;
+use crate::sync::{ForkSafe, Mutex, const_unless_loom};
 
 /// The addresses that hazard pointers protected at a moment.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +66,7 @@ fn bit(address: usize) -> u64 {
 
 impl Protected {
     /// Returns what the slots of all threads protect now.
-    pub fn collect(records: &Registry<Record>) -> Self {
+    fn collect(records: &Registry<Record>) -> Self {
         let slots = (0..records.len()).flat_map(|index| records.attached(index).slots());
         let mut sorted: Vec<usize> = slots.filter_map(|slot| slot.address()).collect();
         if sorted.is_empty() {
@@ -82,5 +83,52 @@ impl Protected {
         self.0
             .as_ref()
             .is_some_and(|set| set.bits & bit(address) != 0 && set.sorted.binary_search(&address).is_ok())
+    }
+}
+
+/// The last collection, for all threads that free what the same grace periods serve.
+#[derive(Debug)]
+pub struct LastCollection {
+    records: &'static Registry<Record>,
+    /// With the number of grace periods that had ended before, at least.
+    last: ForkSafe<Mutex<Option<(u64, Protected)>>>,
+}
+
+impl LastCollection {
+    const_unless_loom! {
+        /// `records` has the slots.
+        pub fn new(records: &'static Registry<Record>) -> Self {
+            Self { records, last: ForkSafe::new(Mutex::new(None)) }
+        }
+    }
+
+    /// Returns the records with the slots.
+    pub fn records(&self) -> &'static Registry<Record> {
+        self.records
+    }
+
+    /// Returns what slots protected at a moment at which `completed` grace periods had ended, as the caller knows.
+    pub fn protected(&self, completed: u64) -> Protected {
+        // Nothing under the lock panics, nor runs code of the program.
+        let mut last = self.last.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some((number, protected)) = &*last {
+            if *number >= completed {
+                return protected.clone();
+            }
+        }
+        let protected = Protected::collect(self.records);
+        *last = Some((completed, protected.clone()));
+        protected
+    }
+
+    /// Forgets what was collected.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and not inside a function of this.
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.last.overwrite(Mutex::new(None)) };
     }
 }

@@ -163,3 +163,59 @@ impl SlotTable {
         self.records.release(reader);
     }
 }
+
+/// Defines a table of slots: `TABLE`, and `free_slot`, which returns a free slot of the calling thread, or `None` if it has
+/// none. In the child of a fork, in the order `$order`, the table is reset, and then `$in_child` is called.
+macro_rules! slot_table {
+    ($order:literal $(, $in_child:path)?) => {
+        use $crate::sys::fork::register_for_fork;
+
+        pub static TABLE: $crate::slots::thread::SlotTable =
+            $crate::slots::thread::SlotTable::new(exit, &FORK);
+
+        std::thread_local! {
+            static THREAD: $crate::slots::thread::ThreadSlots =
+                const { $crate::slots::thread::ThreadSlots::new() };
+        }
+
+        /// Calls `f` with the calling thread's variables.
+        #[inline(always)]
+        fn with_thread<R>(f: impl FnOnce(&$crate::slots::thread::ThreadSlots) -> R) -> R {
+            match THREAD.try_with(f) {
+                Ok(result) => result,
+                // There is no destructor.
+                Err(_) => unreachable!(),
+            }
+        }
+
+        /// Returns a free slot of the calling thread, or `None` if it has none.
+        #[inline(always)]
+        pub fn free_slot() -> Option<&'static $crate::slots::slot::Slot> {
+            with_thread(|thread| thread.free(&TABLE))
+        }
+
+        /// The destructor of a thread with a record.
+        ///
+        /// # Safety
+        ///
+        /// `reader` was armed by the table.
+        unsafe extern "C" fn exit(reader: *mut core::ffi::c_void) {
+            with_thread(|thread| thread.exit(&TABLE, reader));
+        }
+
+        static FORK: $crate::sys::fork::ForkHook = $crate::sys::fork::ForkHook::in_child($order, in_child);
+
+        $crate::sys::init_array!(register_for_fork(&FORK));
+
+        /// # Safety
+        ///
+        /// See [`ForkHook::child`](crate::sys::fork::ForkHook).
+        unsafe fn in_child() {
+            // SAFETY: the caller's contract.
+            with_thread(|thread| unsafe { thread.reset_in_child(&TABLE) });
+            // SAFETY: as above.
+            $(unsafe { $in_child() };)?
+        }
+    };
+}
+pub(crate) use slot_table;

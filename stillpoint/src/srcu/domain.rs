@@ -28,6 +28,7 @@ use crate::readers::srcu::Idx;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::{Core, RawDomain, parked_at, try_synchronize};
+use crate::reclaim::hazards::Hazards;
 use crate::reclaim::queue::Queue;
 use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sync::Memory;
@@ -59,6 +60,8 @@ pub struct Domain {
     /// Null before the first use.
     inner: AtomicPtr<Inner>,
     site: &'static Location<'static>,
+    /// Keeps what hazard pointers protect, in a domain that has them.
+    keep: Option<fn(Callback)>,
 }
 
 /// The state that all handles of a domain point to.
@@ -76,7 +79,13 @@ impl Domain {
     /// Creates a domain. Does not allocate; the first use does.
     #[track_caller]
     pub const fn new() -> Self {
-        Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller() }
+        Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller(), keep: None }
+    }
+
+    /// A domain with hazard pointers: `keep` gets what they protect, and has another such domain keep it.
+    #[track_caller]
+    pub(crate) const fn with_hazard_pointers(keep: fn(Callback)) -> Self {
+        Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller(), keep: Some(keep) }
     }
 
     /// Begins a read-side critical section, which ends when the guard is dropped, in any thread.
@@ -161,7 +170,7 @@ impl Domain {
 
     /// Keeps the domain for a task of the library, which makes no handle and begins no section once the last handle is
     /// gone.
-    pub(super) fn worker_ref(&self) -> WorkerRef {
+    pub(crate) fn worker_ref(&self) -> WorkerRef {
         self.counts().add_internal_ref();
         WorkerRef(ManuallyDrop::new(self.alias()))
     }
@@ -170,7 +179,7 @@ impl Domain {
     fn alias(&self) -> Self {
         // Relaxed: `inner` has been called. Not a pointer that is derived from a reference, as `free` could not use
         // that.
-        Self { inner: AtomicPtr::new(self.inner.load(Relaxed)), site: self.site }
+        Self { inner: AtomicPtr::new(self.inner.load(Relaxed)), site: self.site, keep: self.keep }
     }
 
     #[cold]
@@ -187,7 +196,11 @@ impl Domain {
         let fresh = memory.start::<Inner>();
         // SAFETY: the block belongs to this thread and has this layout.
         let ours = unsafe {
-            fresh.write(Inner { shared: SrcuState::new(readers), counts: HandleCounts::new(), memory });
+            fresh.write(Inner {
+                shared: SrcuState::new(readers, self.keep),
+                counts: HandleCounts::new(),
+                memory,
+            });
             fresh.as_ref()
         };
         // Before other threads see it: a fork must find it.
@@ -355,6 +368,11 @@ impl RawDomain for Domain {
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.shared().queues.iter()
+    }
+
+    #[inline(always)]
+    fn hazards(&self) -> Option<&Hazards> {
+        self.shared().hazards.as_ref()
     }
 
     fn made_at(&self) -> Option<&'static Location<'static>> {

@@ -5,8 +5,11 @@ use core::ptr;
 
 use super::close_waiters::CloseWaiters;
 use crate::readers::srcu::SrcuReaders;
+use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::Core;
+use crate::reclaim::hazards::Hazards;
 use crate::reclaim::striped::StripedQueues;
+use crate::slots::pointers;
 
 /// The name of all domains, for reports.
 pub(super) const NAME: fn() -> &'static str = || "srcu::Domain";
@@ -16,6 +19,8 @@ pub(super) const NAME: fn() -> &'static str = || "srcu::Domain";
 pub(super) struct SrcuState {
     pub(super) core: Core<SrcuReaders>,
     pub(super) queues: StripedQueues,
+    /// If hazard pointers protect values of this domain.
+    pub(super) hazards: Option<Hazards>,
     pub(super) close_waiters: CloseWaiters,
     /// The neighbours in the list; used under its lock, like `sections_before_fork`.
     pub(super) next: Cell<*const SrcuState>,
@@ -29,10 +34,11 @@ unsafe impl Sync for SrcuState {}
 unsafe impl Send for SrcuState {}
 
 impl SrcuState {
-    pub(super) fn new(readers: SrcuReaders) -> Self {
+    pub(super) fn new(readers: SrcuReaders, keep: Option<fn(Callback)>) -> Self {
         Self {
             core: Core::new(readers, NAME),
             queues: StripedQueues::new(),
+            hazards: keep.map(|keep| Hazards::that_keep_elsewhere(pointers::TABLE.records(), keep)),
             close_waiters: CloseWaiters::new(),
             next: Cell::new(ptr::null()),
             previous: Cell::new(ptr::null()),
@@ -57,6 +63,9 @@ impl SrcuState {
             self.queues.reset_in_child();
             self.close_waiters.reset_in_child();
             self.core.reset_in_child();
+            if let Some(hazards) = &self.hazards {
+                hazards.reset_in_child();
+            }
         }
     }
 }

@@ -11,3 +11,5 @@ mod signals;
 mod stress;
 mod structures;
 mod threads;
+#[cfg(feature = "srcu")]
+mod values;

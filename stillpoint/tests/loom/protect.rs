@@ -2,21 +2,23 @@
 //!
 //! A freed value is 0, and its memory stays.
 
+use std::panic::Location;
 use std::ptr::null_mut;
 
 use crate::own::{Readers, Value, boxed, read};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use stillpoint::grace_period::engine::{Denied, Engine, GpCookie};
+use stillpoint::grace_period::engine::{Denied, Engine, GpCookie, ReaderSet};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::{ExitPath, Reader};
 use stillpoint::readers::sections::registry::Registry;
 use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use stillpoint::readers::srcu::SrcuReaders;
 use stillpoint::reclaim::callback::{Callback, Data, Panicked};
 use stillpoint::reclaim::domain::{Core, RawDomain};
 use stillpoint::reclaim::hazards::Hazards;
 use stillpoint::reclaim::queue::Queue;
-use stillpoint::slots::protected::Protected;
+use stillpoint::slots::protected::LastCollection;
 use stillpoint::slots::record::{Place, Record};
 use stillpoint::slots::slot::Slot;
 use stillpoint::sync::model::{poll, reader as interruptible};
@@ -41,21 +43,27 @@ fn free(value: *mut Value) {
 }
 
 /// Grace periods, hazard pointers, and two published values.
-struct State {
-    engine: Engine<ThreadReaders<()>>,
+struct State<R = ThreadReaders<()>> {
+    engine: Engine<R>,
     records: &'static Registry<Record>,
     published: [PublishedPtr<Value>; 2],
 }
 
 // SAFETY: loom checks every access of the cells.
-unsafe impl Sync for State {}
+unsafe impl<R> Sync for State<R> {}
 // SAFETY: as above.
-unsafe impl Send for State {}
+unsafe impl<R> Send for State<R> {}
 
 impl State {
     fn new() -> Arc<Self> {
+        Self::of(ThreadReaders::new(ReaderProtocol::Hazards))
+    }
+}
+
+impl<R: ReaderSet> State<R> {
+    fn of(readers: R) -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(ThreadReaders::new(ReaderProtocol::Hazards), || "State"),
+            engine: Engine::new(readers, || "State"),
             records: records(),
             published: [7, 8].map(|value| PublishedPtr::new(boxed(value))),
         })
@@ -75,7 +83,8 @@ impl State {
     fn replace(&self, number: usize) -> bool {
         let old = self.published[number].swap(boxed(9));
         self.engine.synchronize(None);
-        let is_freed = !Protected::collect(self.records).contains(old.addr());
+        let protected = LastCollection::new(self.records).protected(self.engine.completed());
+        let is_freed = !protected.contains(old.addr());
         if is_freed {
             free(old);
         }
@@ -84,7 +93,11 @@ impl State {
 }
 
 /// Runs `body` as reader number `index`.
-fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) -> thread::JoinHandle<()> {
+fn spawn<R: ReaderSet + 'static>(
+    state: &Arc<State<R>>,
+    index: usize,
+    body: impl FnOnce(&State<R>) + 'static,
+) -> thread::JoinHandle<()> {
     let state = state.clone();
     thread::spawn(move || interruptible(index, || body(&state)))
 }
@@ -101,6 +114,23 @@ fn protected_value_is_not_freed() {
             read(state.protect(slot, 0));
             slot.clear();
         });
+        state.replace(0);
+        t.join().unwrap();
+    });
+}
+
+/// The domain is a value without handles: no section can be open.
+/// Refutes: closed-grace-period-unfenced
+#[test]
+fn protected_value_outlives_the_handles_of_its_domain() {
+    check(0, 3, || {
+        let state = State::of(SrcuReaders::new(Location::caller()));
+        let slot = slot(state.records);
+        let t = spawn(&state, 0, move |state| {
+            read(state.protect(slot, 0));
+            slot.clear();
+        });
+        state.engine.readers().close();
         state.replace(0);
         t.join().unwrap();
     });
@@ -188,7 +218,7 @@ impl RawDomain for Domain {
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         let registry = self.0.core.engine.readers().registry();
-        (0..registry.len()).map(|index| registry.attached(index)).chain([self.0.hazards.kept()])
+        (0..registry.len()).map(|index| registry.attached(index)).chain(self.0.hazards.kept())
     }
 
     fn hazards(&self) -> Option<&Hazards> {
@@ -341,7 +371,7 @@ fn owner_that_keeps_a_value_has_the_worker_look_again() {
             callbacks.reclaim_some(queue, &domain);
             domain.0.core.engine.synchronize(None);
             callbacks.reclaim_some(queue, &domain);
-            assert_eq!(domain.0.hazards.kept().tail(), 1);
+            assert_eq!(domain.0.hazards.kept().unwrap().tail(), 1);
             assert!(domain.0.parked.lock().unwrap().is_some());
             assert!(!is_freed(value));
         });

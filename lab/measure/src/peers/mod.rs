@@ -24,6 +24,8 @@ pub mod liburcu;
 #[cfg(feature = "bench")]
 pub mod maps;
 #[cfg(feature = "bench")]
+pub mod nodes;
+#[cfg(feature = "bench")]
 pub mod parking_lot;
 #[cfg(feature = "bench")]
 pub mod pthread;

@@ -40,7 +40,7 @@ pub(super) const BEHIND: &str = "For each bench and metric: in how many of its c
      median, and the one where it is ahead by most.";
 
 #[rustfmt::skip]
-pub(super) const HIGHLIGHTS: [Highlight; 41] = [
+pub(super) const HIGHLIGHTS: [Highlight; 46] = [
     Highlight("read", "RCU read (enter, load, exit)", "pair_ns", "threads=1, nesting=1"),
     Highlight("read", "RCU read, {threads} threads", "pair_ns", "threads=max, nesting=1"),
     Highlight("read-no-membarrier", "RCU read without membarrier", "pair_ns", "threads=1, nesting=1"),
@@ -60,6 +60,13 @@ pub(super) const HIGHLIGHTS: [Highlight; 41] = [
     Highlight("arc", "Atomic Arc, the same beside {held} guards", "pair_ns", "by=guard, threads=1, held=64"),
     Highlight("arc", "Atomic Arc, a deferred store beside {idle_threads} idle threads", "store_ns",
         "strategy=deferred, idle_threads=1000"),
+    Highlight("hazard", "Hazard pointer, protect a value and let it go", "protect_ns", "threads=1, held=1"),
+    Highlight("hazard", "Hazard pointers, allocate, publish and retire", "retire_ns", "threads=1"),
+    Highlight("hazard", "Hazard pointers, list of 256 nodes, {gets} % gets, {threads} threads", "op_ns",
+        "structure=list, gets=90, threads=max"),
+    Highlight("hazard", "Hazard pointers, hash table, {gets} % gets, {threads} threads", "op_ns",
+        "structure=hash table, gets=90, threads=max"),
+    Highlight("hazard", "Hazard pointers, search of {nodes} nodes beside a writer", "traversal_ns", ""),
     Highlight("percpu", "Counter increment, one thread per CPU", "op_ns", "op=add, threads_per_cpu=1, threads=max"),
     Highlight("map", "Hash map, {reads} % gets, 1024 entries, {threads} threads (CPU time)", "op_ns",
         "reads=98, threads=4, keys=uniform, size=1024"),
@@ -105,7 +112,7 @@ pub(super) struct Target(
 );
 
 #[rustfmt::skip]
-pub(super) const TARGETS: [Target; 54] = [
+pub(super) const TARGETS: [Target; 64] = [
     Target("read", "A section", "pair_ns", "threads=1, nesting=1", "liburcu-memb", 0.7),
     Target("read", "A section", "pair_ns", "threads=1, nesting=1", "crossbeam-epoch", 0.15),
     Target("read", "A section", "pair_ns", "threads=1, nesting=1", "seize", 0.15),
@@ -137,6 +144,16 @@ pub(super) const TARGETS: [Target; 54] = [
         "", 2.0),
     Target("arc", "The same, deferred", "idle_to_none", "strategy=deferred", "", 2.0),
     Target("arc", "A cache", "pair_ns", "by=cache, threads=1", "arc-swap-cache", 1.0),
+    Target("hazard", "Protect a value and let it go", "protect_ns", "threads=1, held=1", "haphazard", 0.8),
+    Target("hazard", "The same", "protect_ns", "threads=1, held=1", "kovan", 0.8),
+    Target("hazard", "The same, {held} values", "protect_ns", "threads=1, held=8", "haphazard", 0.8),
+    Target("hazard", "The same, {held} values", "protect_ns", "threads=1, held=8", "kovan", 0.8),
+    Target("hazard", "A value, {threads} threads", "protect_ns", "threads=max, held=1", "haphazard", 0.8),
+    Target("hazard", "A value, {threads} threads", "protect_ns", "threads=max, held=1", "kovan", 0.8),
+    Target("hazard", "{held} values, {threads} threads", "protect_ns", "threads=max, held=8", "haphazard", 0.8),
+    Target("hazard", "{held} values, {threads} threads", "protect_ns", "threads=max, held=8", "kovan", 0.8),
+    Target("hazard", "Allocate, publish and retire", "retire_ns", "threads=1", "best", 1.0),
+    Target("hazard", "The same, {threads} threads", "retire_ns", "threads=max", "best", 1.0),
     Target("percpu", "`add`", "op_ns", "op=add, threads_per_cpu=1, threads=max", "best", 0.12),
     Target("percpu", "`add`", "op_ns", "op=add, threads_per_cpu=1, threads=max", "thread-local", 2.0),
     Target("percpu", "Pop and push of a pool", "op_ns", "op=pool, threads_per_cpu=1, threads=max", "mutex-per-cpu",
@@ -300,7 +317,7 @@ const GUARDS: Mark = Lines { over: "guards", axis: "open guards", doubles: true 
 const THREADS: Mark = Lines { over: "threads", axis: "threads", doubles: true };
 
 #[rustfmt::skip]
-pub(super) const SECTIONS: [Section; 10] = [
+pub(super) const SECTIONS: [Section; 11] = [
     Section("reads", "Reads", "", &[Topic("read", "",
         "What a reader pays to enter a read-side critical section, follow a pointer, and leave the section. A dot is \
          the median over the rounds, the line behind it reaches from the least to the greatest. The bare load protects \
@@ -363,6 +380,20 @@ pub(super) const SECTIONS: [Section; 10] = [
             Plot(Dots, "A section of srcu; threads: {threads}", "pair_ns", "by=srcu, threads=1"),
             Plot(Dots, "A cache; threads: {threads}", "pair_ns", "by=cache, threads=1"),
             Plot(Dots, "A store, {strategy}; idle threads: {idle_threads}", "store_ns", "strategy=*, idle_threads=1000"),
+        ])]),
+    Section("hazard", "Hazard pointers", "", &[Topic("hazard", "",
+        "What a thread pays to protect values and let them go, by hazard pointers that it has, and to retire a value. Then a \
+         list and a hash table whose removed nodes are retired, by hazard pointers and by sections: an operation, and a \
+         search of a long list to its end, while another thread changes the beginning.",
+        &[
+            Plot(Dots, "Protect and let go; threads: {threads}, values: {held}", "protect_ns", "threads=*, held=*"),
+            Plot(Dots, "Allocate, publish, retire; threads: {threads}", "retire_ns", "threads=*"),
+            Plot(Dots, "A list of 256 nodes, {gets} % gets; threads: {threads}", "op_ns",
+                "structure=list, gets=*, threads=*"),
+            Plot(Dots, "A hash table of 8192 nodes, {gets} % gets; threads: {threads}", "op_ns",
+                "structure=hash table, gets=*, threads=*"),
+            Plot(Dots, "A search of {nodes} nodes", "traversal_ns", ""),
+            Plot(Dots, "A change at the beginning of the list", "change_ns", ""),
         ])]),
     Section("percpu", "Per-CPU data", "", &[Topic("percpu", "",
         "CPU time of an operation. thread-local is the floor: its numbers cannot be summed up.",

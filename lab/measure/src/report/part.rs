@@ -5,7 +5,9 @@
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use crate::bench::{arc, callback, fence, lock, map, percpu, programs, qsbr, read, rwlock, srcu, sync};
+use crate::bench::{
+    arc, callback, fence, hazard, lock, map, percpu, programs, qsbr, read, rwlock, srcu, sync,
+};
 use harness::worker::{self, Worker};
 use harness::{Budget, Report};
 
@@ -34,7 +36,7 @@ const fn experiment(name: &'static str, quick: f64, usual: f64) -> Part {
 }
 
 /// All parts, in the order in which they are measured.
-pub(super) const PARTS: [Part; 20] = [
+pub(super) const PARTS: [Part; 21] = [
     part("read", 25.0, 50.0, read::run),
     Part { denied: Some("membarrier"), ..part("read-no-membarrier", 15.0, 30.0, read::run) },
     part("sync", 25.0, 60.0, sync::run),
@@ -43,15 +45,16 @@ pub(super) const PARTS: [Part; 20] = [
     part("qsbr", 20.0, 60.0, qsbr::run),
     part("srcu", 15.0, 30.0, srcu::run),
     part("arc", 20.0, 50.0, arc::run),
+    part("hazard", 14.0, 50.0, hazard::run),
     part("percpu", 25.0, 40.0, percpu::run),
     part("map", 40.0, 180.0, |budget| map::run(Budget { quick: budget.seconds < 100.0, ..budget })),
-    part("lock", 40.0, 240.0, lock::by_threads),
+    part("lock", 37.0, 240.0, lock::by_threads),
     part("lock-ablation", 38.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
     part("rwlock", 25.0, 60.0, rwlock::run),
-    part("programs", 45.0, 400.0, |budget| programs::run(Budget { quick: true, ..budget })),
+    part("programs", 43.0, 400.0, |budget| programs::run(Budget { quick: true, ..budget })),
     experiment("e1", 15.0, 40.0),
     experiment("e2", 12.0, 40.0),
-    experiment("e3", 24.0, 200.0),
+    experiment("e3", 20.0, 200.0),
     experiment("e4", 20.0, 40.0),
     experiment("e5", 8.0, 30.0),
     experiment("e6", 32.0, 120.0),

@@ -5,6 +5,11 @@
 //!
 //! `retire_ns` is the time that a thread takes to allocate a value, to publish it, and to retire the one before. Each thread
 //! has a pointer of its own.
+//!
+//! And what an operation on a [list and on a hash table](structures) takes.
+
+mod list;
+mod structures;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -25,17 +30,18 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
     let cells: Vec<_> =
         Threads::pinned()?.into_iter().flat_map(|threads| HELD.map(|held| (threads, held))).collect();
     let mut systems = systems![time_protections: Own, Haphazard, Kovan];
-    Plan::new(budget.share(0.5), 40, &cells, &mut systems, [&PROTECT]).run(
+    Plan::new(budget.share(0.2), 40, &cells, &mut systems, [&PROTECT]).run(
         &mut recorder,
         |&(threads, held), _| Some(Config::new([("threads", threads.count.into()), ("held", held.into())])),
         |&cell, system, slice| Ok([(system.measure)(cell, slice)?]),
     )?;
     let mut systems = systems![time_retirements: Retired<Own>, Retired<Haphazard>, Epoch];
-    Plan::new(budget.share(0.5), 60, &Threads::pinned()?, &mut systems, [&RETIRE]).run(
+    Plan::new(budget.share(0.15), 60, &Threads::pinned()?, &mut systems, [&RETIRE]).run(
         &mut recorder,
         |&threads, _| Some(Config::new([("threads", threads.count.into())])),
         |&threads, system, slice| Ok([(system.measure)(threads, slice)?]),
     )?;
+    structures::measure(budget.share(0.65), &mut recorder)?;
     Ok(Report::new(&recorder, Vec::new()))
 }
 
