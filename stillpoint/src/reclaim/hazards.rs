@@ -33,6 +33,7 @@ pub struct Hazards {
 
 /// Where callbacks are that are kept.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each domain, in its state")]
 enum Kept {
     /// The holder of the lock is the owner of the queue. The worker runs the callbacks.
     Here(Queue, ForkSafe<Mutex<()>>),
