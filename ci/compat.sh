@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # compat/crossbeam-epoch keeps the promises of crossbeam-epoch. In place of it, crossbeam-deque and crossbeam-skiplist
 # pass all of their tests and documented examples, and so do crossbeam-epoch's documented examples. Other crates that use
-# it pass their own tests, unmodified: cht, congee, crossbeam-skiplist-fd, lockfree-cuckoohash, and moka without its async
-# half. One of congee's tests notices a drop-in that is broken. A program with a stalled thread keeps within the limits.
+# it pass their own tests, unmodified: congee, and for `users` cht, crossbeam-skiplist-fd, lockfree-cuckoohash, and moka without
+# its async half. One of congee's tests notices a drop-in that is broken. A program with a stalled thread keeps within the limits.
 # Cargo fetches the crates; none of their code is in this repository. Then the package's pointers run in Miri
-# (`ci/setup.sh`), with strict provenance. Three minutes, after the builds.
+# (`ci/setup.sh`), with strict provenance.
 #
-#   ci/compat.sh         checks, with the crates of Cargo.lock and ci/crates.txt
+#   ci/compat.sh         checks with one user, and with the crates of Cargo.lock and ci/crates.txt
+#   ci/compat.sh users   checks with all users: three minutes more
 #   ci/compat.sh record  writes ci/crates.txt again, with the newest crates, and checks
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -71,10 +72,20 @@ inside=(
     queue::is_empty_dont_pop=-queue
 )
 
-if [[ ${1-} == record ]]; then
-    export recording=1
-    : >ci/crates.txt
-fi
+users=(congee)
+case ${1-} in
+    '') ;;
+    users) users+=(cht cuckoo moka skiplist-fd) ;;
+    record)
+        users+=(cht cuckoo moka skiplist-fd)
+        export recording=1
+        : >ci/crates.txt
+        ;;
+    *)
+        sed -n '9,11s/^#   //p' "$0" >&2
+        exit 2
+        ;;
+esac
 
 scratch=target/compat
 fail() {
@@ -182,15 +193,15 @@ timeout 900 cargo run --quiet "${all[@]}" --package epoch --example sanitize
 echo "-- a program with strings in a skip list, and a stalled thread"
 timeout 900 cargo run --quiet "${all[@]}" --package strings
 
-echo "-- the tests of cht, congee, crossbeam-skiplist-fd, lockfree-cuckoohash and moka"
-users=$scratch/users
-cp -r "$scratch/vendor/cht-$cht" "$users/cht"
-cp -r "$scratch/vendor/congee-$congee" "$users/congee"
-cp -r "$scratch/vendor/crossbeam-skiplist-fd-$skiplist_fd" "$users/skiplist-fd"
-cp -r "$scratch/vendor/lockfree-cuckoohash-$cuckoo" "$users/cuckoo"
-cp -r "$scratch/vendor/moka-$moka" "$users/moka"
+echo "-- the tests of ${users[*]}"
+folder=$scratch/users
+cp -r "$scratch/vendor/cht-$cht" "$folder/cht"
+cp -r "$scratch/vendor/congee-$congee" "$folder/congee"
+cp -r "$scratch/vendor/crossbeam-skiplist-fd-$skiplist_fd" "$folder/skiplist-fd"
+cp -r "$scratch/vendor/lockfree-cuckoohash-$cuckoo" "$folder/cuckoo"
+cp -r "$scratch/vendor/moka-$moka" "$folder/moka"
 # Those of congee and moka also name what only their benchmarks and async tests need: a hundred crates.
-cat >"$users/congee/Cargo.toml" <<END
+cat >"$folder/congee/Cargo.toml" <<END
 [package]
 name = "congee"
 version = "$congee"
@@ -204,7 +215,7 @@ crossbeam-epoch = "0.9"
 [dev-dependencies]
 rand = "0.8"
 END
-cat >"$users/moka/Cargo.toml" <<END
+cat >"$folder/moka/Cargo.toml" <<END
 [package]
 name = "moka"
 version = "$moka"
@@ -237,15 +248,15 @@ name = "entry_api_sync"
 [[test]]
 name = "eviction_stall_sync"
 END
-cat >"$users/Cargo.toml" <<END
+cat >"$folder/Cargo.toml" <<END
 [workspace]
-members = ["cht", "congee", "cuckoo", "moka", "skiplist-fd"]
+members = [$(printf '"%s", ' "${users[@]}")]
 resolver = "2"
 [patch.crates-io]
 crossbeam-epoch = { path = "$PWD/compat/crossbeam-epoch" }
 END
-pin "$users"
-all=(--locked --manifest-path "$users/Cargo.toml")
+pin "$folder"
+all=(--locked --manifest-path "$folder/Cargo.toml")
 cargo test --quiet "${all[@]}" --workspace --lib --tests --no-fail-fast
 
 # broken NAME SED: a drop-in whose src/guard.rs is changed does not pass a test of congee. (A few tries, as the library's
@@ -253,7 +264,7 @@ cargo test --quiet "${all[@]}" --workspace --lib --tests --no-fail-fast
 broken() {
     local name=$1 copy=$scratch/broken/$1 test=congee_arc::tests::test_reference_counting log=$scratch/broken/$1.log tries
     mkdir -p "$copy"
-    cp -r compat/crossbeam-epoch "$users/congee" "$copy"
+    cp -r compat/crossbeam-epoch "$folder/congee" "$copy"
     sed -i -E "s|^(edition).workspace.*|\1 = \"2024\"|; /\.workspace = true/d; /^\[dev-dependencies\]/,\$d
         s|\.\./\.\./stillpoint|$PWD/stillpoint|; /^workspace = true/d" "$copy/crossbeam-epoch/Cargo.toml"
     printf '[workspace]\nmembers = ["congee", "crossbeam-epoch"]\nresolver = "2"\n' >"$copy/Cargo.toml"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The library in Miri, with strict provenance: pointers, guards, values that are retired, callbacks and their worker, in
-# domains of all kinds, the hash map, and atomic `Arc`s, these also with several seeds: each is another schedule, with other
+# domains of all kinds, the hash map, and atomic `Arc`s, these with any number of seeds: each is another schedule, with other
 # stale loads. Miri checks aliasing, initialization, data races, and orderings weaker than the processor's.
 #
 # Miri lacks `membarrier`, rseq and futexes of half a word. So fences are those of the backend `seqcst`, per-CPU data
@@ -10,7 +10,7 @@
 # Needs Miri (`ci/setup.sh`). Takes three minutes after the build.
 #
 #   ci/miri.sh          all of it
-#   ci/miri.sh cells N  only the atomic `Arc`s, with N seeds instead of 4: some hundred take an hour
+#   ci/miri.sh cells N  only the schedules of atomic `Arc`s, with N seeds: some hundred take an hour
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
@@ -35,16 +35,12 @@ run() {
     "${miri[@]}" -- "$@"
 }
 
-# Schedules of threads, each with the seeds that `cells` is given.
-cells() {
-    echo "-- atomic Arcs, $1 seeds"
-    export MIRIFLAGS="$flags -Zmiri-ignore-leaks -Zmiri-many-seeds=0..$1"
+if [[ ${1-} == cells ]]; then
+    echo "-- atomic Arcs, $2 seeds"
+    export MIRIFLAGS="$flags -Zmiri-ignore-leaks -Zmiri-many-seeds=0..$2"
     cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package arc-swap --test reported >/dev/null
     cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint --test arc -- \
         threads::guards stress:: deferred::guard >/dev/null
-}
-if [[ ${1-} == cells ]]; then
-    cells "$2"
     exit
 fi
 
@@ -60,7 +56,7 @@ run stillpoint qsbr handle::callback_waits handle::grace_period_waits handle::la
 run stillpoint srcu guard::clones_are_handles guard::dropped_task
 echo "-- atomic Arcs"
 run stillpoint arc counts:: deferred::guard destructors:: sections:: threads::
+cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package arc-swap --test reported
 echo "-- the hash map"
 run stillpoint-collections hash_map entry_is update_replaces compute_does view_has new_value map_works iterator_sees \
     every_key static_map taken_apart leaks_no_other
-cells 4

@@ -330,7 +330,7 @@ fn forked_child_can_fence() {
     drop(stillpoint::rcu::enter());
     fork::in_child(|| {
         // Repeated, because a missing fence seldom shows.
-        assert!((0..repetitions(8)).all(|_| !both_miss([fence::light, fence::heavy])));
+        assert!((0..repetitions(3)).all(|_| !both_miss([fence::light, fence::heavy])));
         assert_fences();
     });
     assert_fences();

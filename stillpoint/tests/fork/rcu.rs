@@ -205,7 +205,7 @@ fn child_works_whatever_other_threads_did() {
     }
     stillpoint::domain! { struct Own; }
     stillpoint::domain! { struct InTheChild; }
-    const ROUNDS: usize = 100;
+    const ROUNDS: usize = 30;
     fence::report();
     let (stop, gate, started) = (AtomicBool::new(false), RwLock::new(()), Barrier::new(10));
     let (counts, next) = (SharedCounts::new(1 << 30), AtomicUsize::new(0));
@@ -372,7 +372,7 @@ fn fork_during_first_use_is_safe() {
     }
     stillpoint::domain! { struct Own; }
     // A new process each time, which has used nothing yet.
-    for round in (0..100_u32).step_by(100 / repetitions(100)) {
+    for round in (0..99_u32).step_by(99 / repetitions(33)) {
         in_child(|| {
             let start = Barrier::new(4);
             thread::scope(|scope| {
