@@ -136,6 +136,15 @@ pub fn cpus() -> u32 {
     rustix::thread::sched_getaffinity(None).map_or(u32::MAX, |cpus| cpus.count().max(1))
 }
 
+/// Returns how often the calling thread has lost its CPU while it was runnable.
+pub fn preemptions() -> u64 {
+    // SAFETY: plain data.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    // SAFETY: `usage` outlives the call.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    usage.ru_nivcsw.unsigned_abs()
+}
+
 /// Returns the kernel's name of a thread of this process. Returns `None` if it cannot be read.
 pub fn name(tid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;

@@ -28,6 +28,8 @@
 use core::num::NonZeroU32;
 
 use crate::lock::mutex::nodes::{IDLE, NODE_BITS, NOTIFIED, WAITING, WAITING_PARKED, table};
+#[cfg(not(loom))]
+use crate::lock::mutex::waiter;
 use crate::lock::spin::Spin;
 use crate::sync::{Futex, LoomAccess, Ordering::*, const_unless_loom, spin_iterations, spin_loop, step};
 
@@ -189,6 +191,8 @@ impl WaitList {
             for &(id, sleeps) in &batch[..taken] {
                 if sleeps {
                     step!("notified-not-woken", table().node(id).state.wake(1));
+                    #[cfg(not(loom))]
+                    waiter::with(|waiter| waiter.patience.woke_sleeper());
                 }
             }
             (left, count) = (left - taken, count + taken);

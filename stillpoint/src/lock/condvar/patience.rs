@@ -11,9 +11,21 @@
 //!
 //! A thread that has spun without success does not spin in its next waits: in one, then in three, up to a bound. With one
 //! CPU, no thread spins.
+//!
+//! # CPUs that others use
+//!
+//! Two threads that spin for each other are both runnable all the time. If another program has one of their CPUs, one of them
+//! loses its CPU again and again, and the other one spins in vain. If they sleep instead, the scheduler has both on the free
+//! CPU, where they fill and drain a queue in turns: several times faster. So a thread that wakes one that sleeps looks how
+//! often it has lost its CPU, while runnable, since it last did so. If that was [`OFTEN`] within [`WINDOW`], threads do not
+//! spin for the time [`PAUSE`].
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::sync::now;
+#[cfg(not(loom))]
+use crate::sys::thread;
 
 /// Nanoseconds for which a thread spins if each thread may have a CPU, and in how many waits at most it then does not.
 const ALONE_NS: u32 = 12_000;
@@ -21,6 +33,15 @@ const ALONE_PAUSE: u32 = 7;
 /// The same if there are more threads.
 const SHARED_NS: u32 = 2_000;
 const SHARED_PAUSE: u32 = 63;
+
+/// How many times a thread has lost its CPU, and within how many nanoseconds, when the CPUs count as used by others; and for
+/// how long they do.
+const OFTEN: u64 = 8;
+const WINDOW: u64 = 10_000_000;
+const PAUSE: u64 = 50_000_000;
+
+/// Until when no thread spins; 0 if threads do.
+static PAUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 /// Threads that have waited for condition variables.
 static THREADS: AtomicU32 = AtomicU32::new(0);
@@ -36,11 +57,18 @@ pub struct Patience {
     /// The waits that are left in which it does not spin, and how many there were after the last spin.
     left: Cell<u32>,
     pause: Cell<u32>,
+    /// How often the thread had lost its CPU when its window began, and when that was.
+    window: Cell<(u64, u64)>,
 }
 
 impl Patience {
     pub const fn new() -> Self {
-        Self { is_counted: Cell::new(false), left: Cell::new(0), pause: Cell::new(0) }
+        Self {
+            is_counted: Cell::new(false),
+            left: Cell::new(0),
+            pause: Cell::new(0),
+            window: Cell::new((0, 0)),
+        }
     }
 
     /// The calling thread begins a wait. Calls `spin` with a time in nanoseconds if it is to spin; `spin` returns `true` if it
@@ -52,7 +80,11 @@ impl Patience {
         }
         match cpus() {
             1 => {}
-            cpus if THREADS.load(Relaxed) <= cpus => self.spin_for(ALONE_NS, ALONE_PAUSE, spin),
+            cpus if THREADS.load(Relaxed) <= cpus => {
+                if !is_paused() {
+                    self.spin_for(ALONE_NS, ALONE_PAUSE, spin);
+                }
+            }
             _ => self.spin_for(SHARED_NS, SHARED_PAUSE, spin),
         }
     }
@@ -66,6 +98,29 @@ impl Patience {
         let pause = if spin(ns) { 0 } else { (2 * self.pause.get() + 1).min(longest_pause) };
         self.pause.set(pause);
         self.left.set(pause);
+    }
+
+    /// The thread has woken one that slept.
+    #[cfg(not(loom))]
+    pub fn woke_sleeper(&self) {
+        if THREADS.load(Relaxed) > cpus() || PAUSED_UNTIL.load(Relaxed) != 0 {
+            return;
+        }
+        let now = now();
+        if self.has_lost_cpu_often(thread::preemptions(), now) {
+            PAUSED_UNTIL.store(now + PAUSE, Relaxed);
+        }
+    }
+
+    /// The thread has lost its CPU for `lost` times. Returns `true` if that was often in this window.
+    #[cfg(not(loom))]
+    fn has_lost_cpu_often(&self, lost: u64, now: u64) -> bool {
+        let (before, begin) = self.window.get();
+        let is_over = now - begin > WINDOW;
+        if is_over {
+            self.window.set((lost, now));
+        }
+        !is_over && lost - before >= OFTEN
     }
 
     /// The thread exits.
@@ -82,6 +137,19 @@ impl Patience {
     }
 }
 
+/// Returns `true` if no thread is to spin.
+fn is_paused() -> bool {
+    let until = PAUSED_UNTIL.load(Relaxed);
+    if until == 0 {
+        return false;
+    }
+    let is_paused = now() < until;
+    if !is_paused {
+        PAUSED_UNTIL.store(0, Relaxed);
+    }
+    is_paused
+}
+
 /// The threads of models have a CPU each.
 #[cfg(loom)]
 fn cpus() -> u32 {
@@ -93,7 +161,7 @@ fn cpus() -> u32 {
 fn cpus() -> u32 {
     match CPUS.load(Relaxed) {
         0 => {
-            let cpus = crate::sys::thread::cpus();
+            let cpus = thread::cpus();
             CPUS.store(cpus, Relaxed);
             cpus
         }
@@ -117,6 +185,23 @@ mod tests {
         while THREADS.load(Relaxed) != 0 {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn losses_of_the_cpu_count_only_within_a_window() {
+        let patience = Patience::new();
+        let mut now = WINDOW;
+        let mut is_often = |lost, after| {
+            now += after;
+            patience.has_lost_cpu_often(lost, now)
+        };
+        // The first window begins with the first look.
+        assert!(!is_often(100, WINDOW));
+        assert!(!is_often(99 + OFTEN, WINDOW / 2));
+        assert!(is_often(100 + OFTEN, WINDOW / 2));
+        assert!(!is_often(200 + OFTEN, 1));
+        assert!(!is_often(199 + 2 * OFTEN, 1));
+        assert!(is_often(200 + 2 * OFTEN, 1));
     }
 
     #[test]

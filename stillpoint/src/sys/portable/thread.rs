@@ -70,3 +70,8 @@ pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
 pub fn cpus() -> u32 {
     super::numbers::cpus().try_into().unwrap_or(u32::MAX)
 }
+
+/// Not known: 0.
+pub fn preemptions() -> u64 {
+    0
+}
