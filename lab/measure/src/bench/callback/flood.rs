@@ -1,10 +1,14 @@
-//! The memory that is unreclaimed while a reader stays in its section.
+//! The memory that is unreclaimed while a reader stays in its section, or keeps its hazard pointer.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ::haphazard::{AtomicPtr, Domain, HazardPointer as PeerPointer};
+use ::stillpoint::Domain as _;
+use ::stillpoint::hazard::{Global, HazardPointer};
+use ::stillpoint::rcu::{DeferOptions, Limits, Rcu};
 use anyhow::ensure;
 
 use super::Payload;
@@ -26,7 +30,7 @@ static LIVE: AtomicU64 = AtomicU64::new(0);
 
 /// A value of 1 KiB that is counted while it exists.
 #[derive(Debug)]
-struct Counted([u64; 128]);
+pub(super) struct Counted([u64; 128]);
 
 const SIZE: u64 = size_of::<Counted>() as u64;
 
@@ -74,45 +78,179 @@ fn stall(slice: Duration) -> Duration {
     slice / 2
 }
 
+/// A published value, and the library that frees it.
+pub(super) trait Flooded: Sync + Sized {
+    const NAME: &'static str;
+    /// What a thread reads and writes with.
+    type Thread<'a>
+    where
+        Self: 'a;
+
+    fn new() -> anyhow::Result<Self>;
+
+    fn thread(&self) -> Self::Thread<'_>;
+
+    /// Calls `f` with the value, which is not freed until then.
+    fn read<T>(&self, thread: &mut Self::Thread<'_>, f: impl FnOnce(&Counted) -> T) -> T;
+
+    /// Publishes the value, and retires the one before.
+    fn replace(&self, thread: &mut Self::Thread<'_>, value: Counted);
+
+    /// Returns when all values have been freed. The other threads have ended.
+    fn finish(self);
+
+    /// Sets how many bytes may await reclamation, if the library has such a limit.
+    fn limit(bytes: Option<u64>);
+}
+
+/// A library with sections.
+pub(super) struct InSections<R: Reclaim> {
+    library: R,
+    slot: R::Slot<Counted>,
+}
+
+impl<R: Reclaim> Flooded for InSections<R> {
+    const NAME: &'static str = R::NAME;
+    type Thread<'a>
+        = R::Thread<'a>
+    where
+        R: 'a;
+
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self { library: R::new()?, slot: R::slot(Counted::new(0)) })
+    }
+
+    fn thread(&self) -> R::Thread<'_> {
+        self.library.thread()
+    }
+
+    fn read<T>(&self, thread: &mut R::Thread<'_>, f: impl FnOnce(&Counted) -> T) -> T {
+        f(R::get(&R::enter(thread), &self.slot))
+    }
+
+    fn replace(&self, thread: &mut R::Thread<'_>, value: Counted) {
+        R::replace(thread, &self.slot, value);
+    }
+
+    fn finish(self) {
+        drop(self.slot);
+        drop(self.library.finish());
+    }
+
+    fn limit(bytes: Option<u64>) {
+        R::limit(bytes);
+    }
+}
+
+/// This library's hazard pointers.
+pub(super) struct Hazards(Rcu<Counted, Global>);
+
+impl Flooded for Hazards {
+    const NAME: &'static str = "stillpoint-hazard";
+    type Thread<'a> = HazardPointer;
+
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self(Rcu::new_in(Counted::new(0), Global)))
+    }
+
+    fn thread(&self) -> HazardPointer {
+        HazardPointer::new()
+    }
+
+    fn read<T>(&self, pointer: &mut HazardPointer, f: impl FnOnce(&Counted) -> T) -> T {
+        let result = f(pointer.protect(&self.0));
+        pointer.reset();
+        result
+    }
+
+    fn replace(&self, _: &mut HazardPointer, value: Counted) {
+        self.0.replace(value).retire_with(DeferOptions::new().run_on_retiring_thread());
+    }
+
+    fn finish(self) {
+        drop(self.0);
+        Global.barrier();
+    }
+
+    fn limit(bytes: Option<u64>) {
+        let default = Limits::default();
+        Global.set_limits(Limits { bytes: bytes.unwrap_or(default.bytes), ..default });
+    }
+}
+
+/// haphazard, with its global domain.
+pub(super) struct Haphazard(AtomicPtr<Counted>);
+
+impl Flooded for Haphazard {
+    const NAME: &'static str = "haphazard";
+    type Thread<'a> = PeerPointer<'static>;
+
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self(AtomicPtr::from(Box::new(Counted::new(0)))))
+    }
+
+    fn thread(&self) -> PeerPointer<'static> {
+        PeerPointer::new()
+    }
+
+    fn read<T>(&self, pointer: &mut PeerPointer<'static>, f: impl FnOnce(&Counted) -> T) -> T {
+        let result = f(self.0.safe_load(pointer).expect("it is never null"));
+        pointer.reset_protection();
+        result
+    }
+
+    fn replace(&self, _: &mut PeerPointer<'static>, value: Counted) {
+        let old = self.0.swap(Box::new(value)).expect("it is never null");
+        // SAFETY: the value is published no more, and is retired once.
+        unsafe { old.retire() };
+    }
+
+    fn finish(mut self) {
+        // SAFETY: the pointer came from a Box, and no thread reads.
+        drop(unsafe { Box::from_raw(*self.0.get_mut()) });
+        Domain::global().eager_reclaim();
+    }
+
+    fn limit(_: Option<u64>) {}
+}
+
 /// Floods for `slice`.
-pub(super) fn run<R: Reclaim>(slice: Duration) -> anyhow::Result<Flood> {
-    R::limit(Some(BYTES));
-    let system = R::new()?;
+pub(super) fn run<F: Flooded>(slice: Duration) -> anyhow::Result<Flood> {
+    F::limit(Some(BYTES));
     LIVE.store(SIZE, Ordering::Relaxed);
-    let slot = R::slot(Counted::new(0));
-    let flood = write(&system, &slot, slice);
-    drop(slot);
-    drop(system.finish());
-    R::limit(None);
+    let system = F::new()?;
+    let flood = write(&system, slice);
+    system.finish();
+    F::limit(None);
     let left = LIVE.load(Ordering::Relaxed);
-    ensure!(left == 0, "{} has not freed {left} bytes after all deferred work", R::NAME);
+    ensure!(left == 0, "{} has not freed {left} bytes after all deferred work", F::NAME);
     flood
 }
 
-fn write<R: Reclaim>(system: &R, slot: &R::Slot<Counted>, slice: Duration) -> anyhow::Result<Flood> {
+fn write<F: Flooded>(system: &F, slice: Duration) -> anyhow::Result<Flood> {
     let controls = Controls::default();
     controls.scope(|scope| {
         crew::spawn(scope, || {
-            let thread = system.thread();
-            let guard = R::enter(&thread);
-            let value = R::get(&guard, slot);
-            controls.begin();
-            thread::sleep(stall(slice));
-            black_box(value.sum());
-            drop(guard);
+            let mut thread = system.thread();
+            let stalled = system.read(&mut thread, |value| {
+                controls.begin();
+                thread::sleep(stall(slice));
+                value.sum()
+            });
+            black_box(stalled);
             while !controls.background_must_stop() {
-                black_box(R::get(&R::enter(&thread), slot).sum());
+                black_box(system.read(&mut thread, Counted::sum));
             }
         })?;
         let writer = crew::spawn(scope, || {
-            let thread = system.thread();
+            let mut thread = system.thread();
             controls.begin();
             let start = Instant::now();
             let (mut values, mut peak) = (0, 0);
             while values < LIMIT && !controls.must_stop() || values == 0 {
                 values += 1;
                 peak = peak.max(LIVE.fetch_add(SIZE, Ordering::Relaxed) + SIZE);
-                R::replace(&thread, slot, Counted::new(values));
+                system.replace(&mut thread, Counted::new(values));
             }
             (peak, start.elapsed().as_nanos() as f64 / values as f64)
         })?;

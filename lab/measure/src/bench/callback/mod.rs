@@ -5,7 +5,7 @@
 //! - `retire_ns`: allocate a value, publish it, retire the old one, in a loop; the time of all, until everything has
 //!   been freed, divided by the number of values.
 //! - `peak_bytes`: the most that was retired and not yet freed, while a writer floods and a reader stays in its
-//!   section; `flood_ns` is the cost of a value for the writer then. The course over time is in the JSON.
+//!   section, or protects a value by a hazard pointer; `flood_ns` is the cost of a value for the writer then. The course over time is in the JSON.
 //! - `op_ns`, `rss_bytes`: a push and a pop inside a section, which retires the node there: see [`stack`].
 //!
 //! Writers are registered threads, nothing is bound to a CPU. Each peer is used as its documentation recommends: see
@@ -22,7 +22,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::peers::{self, Reclaim, crossbeam, seize, stillpoint};
-use flood::Flood;
+use flood::{Flood, Flooded, Haphazard, Hazards, InSections};
 use harness::report::Series;
 use harness::{Budget, Config, Metric, Plan, Recorder, Report, Skipped, System};
 
@@ -71,11 +71,14 @@ struct Measures {
     runs_alone: bool,
     latency: fn(usize, Duration) -> anyhow::Result<Histogram<u64>>,
     retire: fn(&retire::Cell, Duration) -> anyhow::Result<f64>,
-    flood: fn(Duration) -> anyhow::Result<Flood>,
+    flood: Measure,
 }
 
+/// Floods for a time.
+type Measure = fn(Duration) -> anyhow::Result<Flood>;
+
 fn system<R: Reclaim>() -> System<Measures> {
-    let (latency, retire, flood) = (latency::run::<R>, retire::run::<R>, flood::run::<R>);
+    let (latency, retire, flood) = (latency::run::<R>, retire::run::<R>, flood::run::<InSections<R>>);
     System { name: R::NAME, measure: Measures { runs_alone: R::RUNS_ALONE, latency, retire, flood } }
 }
 
@@ -112,14 +115,18 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         |cell, _| Some(cell.config()),
         |cell, system, slice| Ok([(system.measure.retire)(cell, slice)?]),
     )?;
-    let series = measure_flood(&mut systems, budget.share(0.15), &mut recorder)?;
+    let mut floods: Vec<_> =
+        systems.iter().map(|system| System { name: system.name, measure: system.measure.flood }).collect();
+    floods.push(System { name: Hazards::NAME, measure: flood::run::<Hazards> });
+    floods.push(System { name: Haphazard::NAME, measure: flood::run::<Haphazard> });
+    let series = measure_flood(&mut floods, budget.share(0.15), &mut recorder)?;
     stack::measure(budget.share(0.4), &mut recorder)?;
     Ok(Report { series, ..Report::new(&recorder, skipped) })
 }
 
 /// Returns the course of each system's first flood.
 fn measure_flood(
-    systems: &mut [System<Measures>],
+    systems: &mut [System<Measure>],
     budget: Budget,
     recorder: &mut Recorder,
 ) -> anyhow::Result<Vec<Series>> {
@@ -130,7 +137,7 @@ fn measure_flood(
         recorder,
         |(), _| Some(config.clone()),
         |(), system, slice| {
-            let Flood { peak, value_ns, course } = (system.measure.flood)(slice)?;
+            let Flood { peak, value_ns, course } = (system.measure)(slice)?;
             if !series.iter().any(|series| series.system == system.name) {
                 let (metric, unit, over) = ("live_bytes".into(), "bytes".into(), "time_ms".into());
                 let (system, config) = (system.name.into(), config.clone());
