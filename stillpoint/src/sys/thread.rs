@@ -1,9 +1,7 @@
 //! Threads of the library.
 
 use core::ffi::{CStr, c_void};
-#[cfg(not(miri))]
-use core::mem;
-use core::ptr;
+use core::{mem, ptr};
 #[cfg(not(miri))]
 use std::sync::{Arc, Mutex};
 
@@ -138,6 +136,9 @@ pub fn cpus() -> u32 {
 
 /// Returns how often the calling thread has lost its CPU while it was runnable.
 pub fn preemptions() -> u64 {
+    if cfg!(miri) {
+        return 0;
+    }
     // SAFETY: plain data.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };
     // SAFETY: `usage` outlives the call.
