@@ -34,8 +34,8 @@ use crate::srcu::{self, Guard, Section};
 /// ```
 ///
 /// Without a handle, what was retired is freed soon, but for what hazard pointers protect, which is freed within about a
-/// second after they let go. [`barrier`](crate::Domain::barrier) and [`Stats::protected`](crate::rcu::Stats::protected) of
-/// [`Global`] count it.
+/// second after they let go. It counts in [`Stats::protected`](crate::rcu::Stats::protected) of [`Global`], whose worker runs
+/// the destructors then: they must not wait for a barrier of either domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Domain(srcu::Domain);
@@ -46,7 +46,8 @@ fn keep(callback: Callback) {
     if let Some(hazards) = RawDomain::hazards(&Global) {
         hazards.keep(callback);
     }
-    Global.core().callbacks.notify(true, &Global);
+    // Not as a lazy callback, which the worker may look at much later.
+    Global.core().callbacks.notify(false, &Global);
 }
 
 impl Domain {
@@ -95,6 +96,13 @@ impl crate::Domain for Domain {
 
     fn flush(&self) -> bool {
         crate::Domain::flush(&self.0)
+    }
+
+    /// Also blocks until [`Global`] has freed what it keeps, and panics where its barrier does.
+    #[track_caller]
+    fn barrier(&self) {
+        crate::Domain::barrier(&self.0);
+        Global.barrier();
     }
 }
 

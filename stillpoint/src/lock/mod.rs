@@ -60,7 +60,7 @@
 //!   not yield.
 //! - A thread that waits for a [`Condvar`] spins for up to twelve microseconds before it sleeps, or for two if more threads
 //!   than CPUs have waited for one; less often if that has had no success. In a process with one CPU it does not.
-//! - A contended acquisition calls `sched_getscheduler`, `sched_getaffinity`, `sched_yield`, `futex` and the clock. A
+//! - A contended acquisition calls `sched_getscheduler`, `sched_getaffinity`, `sched_yield`, `futex` and the clock, a notification `getrusage`. A
 //!   seccomp filter may deny the first three by an error. A filter that kills the process has to allow them.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. A thread whose timed waits have
 //!   ended at several locks that are still held takes the place of as many, at most eight. Further threads wait outside of

@@ -154,6 +154,8 @@ pub struct SrcuReaders {
     sections_at_fork: AtomicU64,
     /// Where the domain was made.
     site: &'static Location<'static>,
+    /// Hazard pointers protect values of the domain.
+    has_hazard_pointers: bool,
     #[cfg(feature = "section-locations")]
     pub sites: SectionSites,
     counters: CachePadded<GpCounters>,
@@ -177,7 +179,7 @@ pub struct PendingDrain {
 }
 
 impl SrcuReaders {
-    pub fn new(site: &'static Location<'static>) -> Self {
+    pub fn new(site: &'static Location<'static>, has_hazard_pointers: bool) -> Self {
         let (idx, wake_request) = (AtomicU64::new(0), AtomicU64::new(NO_IDX));
         Self {
             reader_line: CachePadded::new(ReaderLine { idx, wake_request, words: CpuCounters::new() }),
@@ -185,6 +187,7 @@ impl SrcuReaders {
             closed: AtomicU64::new(0),
             sections_at_fork: AtomicU64::new(0),
             site,
+            has_hazard_pointers,
             #[cfg(feature = "section-locations")]
             sites: SectionSites::new(),
             counters: CachePadded::new(GpCounters::new()),
@@ -393,9 +396,12 @@ impl ReaderSet for SrcuReaders {
         let busy = Idx::of(self.reader_line.idx.load(Relaxed));
         let idle = busy.other();
         let spins = &mut budget(SPINS);
-        // A. Also for the hazard pointers of a domain without handles.
-        step!("grace-period-unfenced", self.counters.heavy_fence());
-        if self.is_closed() {
+        let is_closed = self.is_closed();
+        // A. Without handles only for hazard pointers, which may outlive these.
+        if !is_closed || self.has_hazard_pointers {
+            step!("grace-period-unfenced", self.counters.heavy_fence());
+        }
+        if is_closed {
             return Ok(());
         }
         step!(

@@ -434,7 +434,9 @@ impl CallbackWorker {
                 self.progress.notify_all();
             });
             // The callbacks stay; an urgent caller tries again now.
-            self.state.sleep_timeout(RATE_LIMITED, ROUND_INTERVAL_ON_ERROR, || (), || self.is_urgent());
+            // (A domain that is closed has none, but is urgent.)
+            let is_called = || self.urgent.load(Relaxed) > self.closed.load(Relaxed);
+            self.state.sleep_timeout(RATE_LIMITED, ROUND_INTERVAL_ON_ERROR, || (), is_called);
         }
     }
 

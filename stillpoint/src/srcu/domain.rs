@@ -186,7 +186,7 @@ impl Domain {
     #[inline(never)]
     #[track_caller]
     fn make_slow(&self) -> &Inner {
-        let readers = SrcuReaders::new(self.site);
+        let readers = SrcuReaders::new(self.site, self.keep.is_some());
         // A global allocator that enters recurses from either allocation, and then wins the race below. `prepare`
         // chooses the backend of the fence.
         let memory = if readers.prepare() { Memory::zeroed(Layout::new::<Inner>()) } else { None };

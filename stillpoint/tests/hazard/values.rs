@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use stillpoint::hazard::{self, Domain, HazardPointer};
 use stillpoint::rcu::{Atomic, DeferOptions, Limits, Owned, Rcu, Shared};
@@ -73,6 +74,42 @@ fn section_of_another_domain_is_refused() {
     let (domain, other) = (Domain::new(), srcu::Domain::new());
     let value = Rcu::new_in(0, domain);
     value.load(&other.enter());
+}
+
+/// The first barrier finds the value protected, so another domain keeps it.
+#[test]
+fn barrier_frees_what_was_protected_before() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let domain = Domain::new();
+    let value = Rcu::new_in(Tracked(&DROPS), domain.clone());
+    let mut pointer = HazardPointer::new();
+    let seen = pointer.protect(&value);
+    value.replace(Tracked(&DROPS));
+    domain.barrier();
+    assert_eq!(seen.0.load(Acquire), 0);
+    pointer.reset();
+    domain.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+/// Nothing else is retired, nor is there a barrier.
+#[test]
+fn value_that_another_domain_keeps_is_freed_soon() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    // The worker that keeps it has a lazy callback, and looks much later.
+    hazard::Global.call_with(|| (), DeferOptions::new().lazy());
+    let value = Rcu::new_in(Tracked(&DROPS), Domain::new());
+    let mut pointer = HazardPointer::new();
+    pointer.protect(&value);
+    value.replace(Tracked(&DROPS));
+    value.domain().synchronize();
+    until(|| hazard::stats().protected > 0);
+    pointer.reset();
+    let begin = Instant::now();
+    until(|| DROPS.load(Acquire) == 1);
+    assert!(begin.elapsed() < Duration::from_secs(8) || cfg!(miri), "it was not looked at soon");
 }
 
 /// One thread replaces values, others read them and check that they are whole.

@@ -124,7 +124,7 @@ fn protected_value_is_not_freed() {
 #[test]
 fn protected_value_outlives_the_handles_of_its_domain() {
     check(0, 3, || {
-        let state = State::of(SrcuReaders::new(Location::caller()));
+        let state = State::of(SrcuReaders::new(Location::caller(), true));
         let slot = slot(state.records);
         let t = spawn(&state, 0, move |state| {
             read(state.protect(slot, 0));

@@ -28,7 +28,7 @@ unsafe impl Send for Domain {}
 impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(SrcuReaders::new(Location::caller()), || "Domain"),
+            engine: Engine::new(SrcuReaders::new(Location::caller(), false), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
             done: AtomicU64::new(0),
         })

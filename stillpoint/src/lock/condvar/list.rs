@@ -191,11 +191,13 @@ impl WaitList {
             for &(id, sleeps) in &batch[..taken] {
                 if sleeps {
                     step!("notified-not-woken", table().node(id).state.wake(1));
-                    #[cfg(not(loom))]
-                    waiter::with(|waiter| waiter.patience.woke_sleeper());
                 }
             }
             (left, count) = (left - taken, count + taken);
+            #[cfg(not(loom))]
+            if batch[..taken].iter().any(|&(_, sleeps)| sleeps) {
+                waiter::with(|waiter| waiter.patience.woke_sleepers());
+            }
             if is_empty || left == 0 {
                 return count;
             }

@@ -100,9 +100,9 @@ impl Patience {
         self.left.set(pause);
     }
 
-    /// The thread has woken one that slept.
+    /// The thread has woken some that slept.
     #[cfg(not(loom))]
-    pub fn woke_sleeper(&self) {
+    pub fn woke_sleepers(&self) {
         if THREADS.load(Relaxed) > cpus() || PAUSED_UNTIL.load(Relaxed) != 0 {
             return;
         }
@@ -116,11 +116,11 @@ impl Patience {
     #[cfg(not(loom))]
     fn has_lost_cpu_often(&self, lost: u64, now: u64) -> bool {
         let (before, begin) = self.window.get();
-        let is_over = now - begin > WINDOW;
+        let is_over = now.saturating_sub(begin) > WINDOW;
         if is_over {
             self.window.set((lost, now));
         }
-        !is_over && lost - before >= OFTEN
+        !is_over && lost.saturating_sub(before) >= OFTEN
     }
 
     /// The thread exits.
@@ -134,6 +134,8 @@ impl Patience {
     #[cfg(not(loom))]
     pub fn in_child(&self) {
         THREADS.store(self.is_counted.get().into(), Relaxed);
+        // The kernel counts anew.
+        self.window.set((0, 0));
     }
 }
 
@@ -202,6 +204,8 @@ mod tests {
         assert!(!is_often(200 + OFTEN, 1));
         assert!(!is_often(199 + 2 * OFTEN, 1));
         assert!(is_often(200 + 2 * OFTEN, 1));
+        // As in the child of a fork, or with a clock of another namespace.
+        assert!(!patience.has_lost_cpu_often(0, now) && !patience.has_lost_cpu_often(OFTEN, 0));
     }
 
     #[test]

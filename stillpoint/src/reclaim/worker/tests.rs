@@ -33,7 +33,7 @@ struct Domain<F> {
 
 impl<F: Fn() -> bool> Domain<F> {
     fn new(start: F) -> Self {
-        let core = Core::new(SrcuReaders::new(Location::caller()), || "test");
+        let core = Core::new(SrcuReaders::new(Location::caller(), false), || "test");
         let (parked, is_taken) = (Mutex::new(Vec::new()), AtomicBool::new(false));
         let queue = Queue::new();
         Self { core, queue, parked, is_taken, parks: true, is_denied: false, start }
