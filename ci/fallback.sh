@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The tests of the library that depend on fences, in release builds, on the default fence backend and on each
-# other, requested or as the fallback (the tests of the fence select backends themselves). Then with every wait audited (`grace_period/audit.rs`). The signal backend needs the feature `signal-fence`, which
-# changes nothing else; `cargo test` runs the tests without it.
+# The tests of the library that depend on fences, in release builds, on the default fence backend and on each other one,
+# requested or as the fallback (the tests of the fence select backends themselves). Then with every wait audited
+# (`grace_period/audit.rs`). The signal backend needs the feature `signal-fence`, which changes nothing else; `cargo test`
+# runs the tests without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh

@@ -12,8 +12,8 @@ use std::{rc, sync};
 ///
 /// The functions do what they say, and do not panic. Incrementing and decrementing cancel each other. Two pointers with
 /// the same address refer to the same value. Types whose pointers have the same address share the count, or have different
-/// [tags](Self::TAG). No address is one of the two
-/// greatest. A clone has the address of the original, and a move does not change it. Cloning uses no cell.
+/// [tags](Self::TAG). No address is one of the two greatest. A clone has the address of the original, and a move does not
+/// change it. Cloning uses no cell.
 ///
 /// ```
 /// use std::sync::Arc;

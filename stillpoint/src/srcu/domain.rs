@@ -79,13 +79,18 @@ impl Domain {
     /// Creates a domain. Does not allocate; the first use does.
     #[track_caller]
     pub const fn new() -> Self {
-        Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller(), keep: None }
+        Self::with(None)
     }
 
     /// A domain with hazard pointers: `keep` gets what they protect, and has another such domain keep it.
     #[track_caller]
     pub(crate) const fn with_hazard_pointers(keep: fn(Callback)) -> Self {
-        Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller(), keep: Some(keep) }
+        Self::with(Some(keep))
+    }
+
+    #[track_caller]
+    const fn with(keep: Option<fn(Callback)>) -> Self {
+        Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller(), keep }
     }
 
     /// Begins a read-side critical section, which ends when the guard is dropped, in any thread.
