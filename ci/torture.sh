@@ -3,8 +3,8 @@
 # detect each within some seconds, by a violation of the kind that is listed here: another one does not
 # count. Takes four minutes or less after the builds.
 #
-# Controls: before and after, the same program with nothing broken must pass, for as long and as often as a broken step
-# is tried; and a library without fences must be detected. On a machine that is too busy for that, the exit status is 77:
+# Controls: after them, the same program with nothing broken must pass, for as long and as often as a broken step is tried;
+# and before them a library without fences must be detected. On a machine that is too busy for that, the exit status is 77:
 # not checked.
 #
 # usage: ci/torture.sh [SECONDS [RUNS [PATTERN]]]   runs for SECONDS, and each broken step RUNS times (prints median,
@@ -114,12 +114,12 @@ conclude() {
     exit 77
 }
 
-# nothing_broken WHEN: each part passes with nothing broken. If a wait takes too long, no broken step of the part that
+# Each part passes with nothing broken. If a wait takes too long, no broken step of the part that
 # does the same proves anything (`unreliable`). Any other violation is one of the library: exits.
 unreliable=
 nothing_broken() {
     local part run
-    echo "-- control, $1: nothing broken"
+    echo "-- control: nothing broken"
     for part in $parts; do
         for ((run = 0; run < runs; run++)); do
             try nothing "$part"
@@ -158,7 +158,6 @@ if ((!controlled)); then
     conclude
 fi
 
-nothing_broken before
 echo "-- broken steps"
 survivors=0
 while read -r mutant part kinds; do
@@ -193,7 +192,7 @@ while read -r mutant part kinds; do
     printf 'detected  %-26s %-7s %6s s, at most %6s s  %.90s\n' "$mutant" "$part" "${times[${#times[@]} / 2]}" \
         "${times[-1]}" "${what:-it crashes}"
 done <<<"$rows"
-nothing_broken after
+nothing_broken
 if [[ -n $unreliable ]]; then
     echo "waits that do not end prove nothing in:$unreliable" >&2
 fi
