@@ -56,10 +56,10 @@
 //!   contend, each yields its CPU every 50 us, unless it waits for a [`Condvar`] now and then, and up to eight times
 //!   before it sleeps. Beside other busy programs, the scheduler lets these run first, for a time
 //!   slice of some milliseconds each. A thread that holds another lock delays its waiters by that time, and a
-//!   timed wait may take as much longer. Threads that are bound to one CPU, or have a deadline or a real-time priority, do
-//!   not yield.
+//!   timed wait may take as much longer. Threads that have a deadline or a real-time priority do not yield, nor do those
+//!   that are bound to one CPU, except in timed waits.
 //! - A thread that waits for a [`Condvar`] spins for up to twelve microseconds before it sleeps, or for two if more threads
-//!   than CPUs have waited for one; less often if that has had no success. In a process with one CPU it does not.
+//!   than CPUs have waited for one; less often if that has had no success. In a process with one CPU, no thread spins.
 //! - A contended acquisition calls `sched_getscheduler`, `sched_getaffinity`, `sched_yield`, `futex` and the clock, a notification `getrusage`. A
 //!   seccomp filter may deny the first three by an error. A filter that kills the process has to allow them.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. A thread whose timed waits have

@@ -5,7 +5,9 @@ use core::marker::PhantomData;
 use super::events::Event;
 use super::mutex::waiter;
 use super::policy::{Policy, SHORT_PAUSES, SPIN_NS};
-use crate::sync::{can_yield, now, spin_iterations, spin_loop, step, yield_now};
+use crate::sync::{
+    has_normal_policy, is_bound, now, process_cpus, spin_iterations, spin_loop, step, yield_now,
+};
 
 /// The yields of a wait.
 #[derive(Debug)]
@@ -13,7 +15,7 @@ pub struct Yields<P> {
     left: u32,
     /// The time at which the wait ends.
     until: Option<u64>,
-    /// Whether the thread can yield its CPU for a short time, once it has asked.
+    /// Whether the thread can yield its CPU, once it has asked.
     can_yield: Option<bool>,
     policy: PhantomData<P>,
 }
@@ -29,7 +31,10 @@ impl<P: Policy> Yields<P> {
         if self.left == 0 || self.until.is_some_and(|until| now() >= until) {
             return false;
         }
-        let yields = *self.can_yield.get_or_insert_with(can_yield);
+        // A wait with a limit yields also if the thread is bound to one CPU: the wait is bounded anyway, and fails if
+        // the holder does not run before its end.
+        let may_yield = || has_normal_policy() && (self.until.is_some() || !is_bound());
+        let yields = *self.can_yield.get_or_insert_with(may_yield);
         if yields {
             P::count(Event::Yield);
             yield_now();
@@ -61,9 +66,10 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// Spins with pauses of one iteration.
+    /// Spins with pauses of one iteration; not at all if there is one CPU, where the holder does not run meanwhile.
     pub fn new() -> Self {
-        Self { left: spin_iterations(SPIN_NS), pauses: 0, next: 1, longest: 1 }
+        let ns = if process_cpus() == 1 { 0 } else { SPIN_NS };
+        Self { left: spin_iterations(ns), pauses: 0, next: 1, longest: 1 }
     }
 
     /// Spins with pauses that double, after the first few, up to `longest_ns` nanoseconds.
@@ -83,5 +89,34 @@ impl Spin {
             self.next = (self.next * 2).min(self.longest);
         }
         true
+    }
+}
+
+#[cfg(all(
+    test,
+    target_os = "linux",
+    target_pointer_width = "64",
+    not(any(loom, miri, stillpoint_portable))
+))]
+mod tests {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::*;
+    use crate::lock::policy::DefaultPolicy;
+
+    #[test]
+    fn thread_bound_to_one_cpu_yields_in_waits_with_a_limit_only() {
+        fn yields(until: Option<u64>) -> bool {
+            Yields::<DefaultPolicy>::new(1, until).next()
+        }
+        let check = || {
+            let all = sched_getaffinity(None).expect("the affinity");
+            assert_eq!(yields(None), all.count() > 1);
+            let mut one = CpuSet::new();
+            one.set((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
+            sched_setaffinity(None, &one).expect("an allowed CPU");
+            assert!(!yields(None) && yields(Some(u64::MAX)) && !yields(Some(now())));
+        };
+        std::thread::spawn(check).join().expect("the thread");
     }
 }

@@ -68,8 +68,17 @@ pub fn spin_iterations(_ns: u32) -> u32 {
 /// Does nothing: loom tries every order of threads.
 pub fn yield_now() {}
 
-pub fn can_yield() -> bool {
+pub fn has_normal_policy() -> bool {
     true
+}
+
+/// The threads of models have a CPU each.
+pub fn is_bound() -> bool {
+    false
+}
+
+pub fn process_cpus() -> u32 {
+    u32::MAX
 }
 
 /// Yields to the other model threads.

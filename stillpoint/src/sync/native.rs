@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::sys;
 pub use crate::sys::now;
-pub use crate::sys::thread::{can_yield, name as thread_name};
+pub use crate::sys::thread::{has_normal_policy, is_bound, name as thread_name, process_cpus};
 
 /// Returns `rounds`, the number of rounds to spin. In a model there are fewer.
 #[inline(always)]

@@ -46,6 +46,11 @@ fn remember_cpus() {
     }
 }
 
+/// Returns the number of CPUs of the main thread when this code was loaded, if that is known.
+pub fn cpus_at_load() -> Option<u32> {
+    AT_LOAD.get().map(Cpus::count)
+}
+
 impl Cpus {
     /// Returns the CPUs of a thread of this process, or of the calling one.
     pub fn of(thread: Option<Pid>) -> Option<Self> {

@@ -1,11 +1,11 @@
 //! Threads of the library.
 
 use core::ffi::{CStr, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::{mem, ptr};
 #[cfg(not(miri))]
 use std::sync::{Arc, Mutex};
 
-#[cfg(not(miri))]
 use super::scheduling;
 pub use super::signal_mask::with_all_blocked;
 
@@ -109,29 +109,43 @@ fn set_name(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// Returns `true` if a yield lets other threads run for a short time, and others can use it: the calling thread has the
-/// normal scheduling policy, and is not bound to one CPU.
+/// Returns `true` if a yield lets other threads run for a short time: the calling thread has the normal scheduling policy.
 ///
 /// With a deadline, a yield lasts until the next period; with a real-time priority, until all others of the same
 /// priority block.
-pub fn can_yield() -> bool {
+pub fn has_normal_policy() -> bool {
     if cfg!(miri) {
         return true;
     }
     // SAFETY: no pointers. The C library's function is not used: musl's only returns an error.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     let normal = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE];
-    let is_normal = normal.into_iter().any(|normal| policy == libc::c_long::from(normal));
-    is_normal && cpus() != 1
+    normal.into_iter().any(|normal| policy == libc::c_long::from(normal))
 }
 
-/// Returns the number of CPUs that the calling thread may use, at least 1.
-pub fn cpus() -> u32 {
-    if cfg!(miri) {
-        return 1;
-    }
+/// Returns `true` if the calling thread may use one CPU only.
+pub fn is_bound() -> bool {
+    !cfg!(miri) && cpus() == 1
+}
+
+fn cpus() -> u32 {
     // An error means that the kernel's mask is larger than the set.
     rustix::thread::sched_getaffinity(None).map_or(u32::MAX, |cpus| cpus.count().max(1))
+}
+
+/// Returns how many CPUs the process may use, at least 1: the main thread's when the program was loaded or, if that is not
+/// known, those of the first thread that asks.
+pub fn process_cpus() -> u32 {
+    static CPUS: AtomicU32 = AtomicU32::new(if cfg!(miri) { 1 } else { 0 });
+    // Relaxed: an estimate.
+    match CPUS.load(Relaxed) {
+        0 => {
+            let cpus = scheduling::cpus_at_load().unwrap_or_else(cpus);
+            CPUS.store(cpus, Relaxed);
+            cpus
+        }
+        cpus => cpus,
+    }
 }
 
 /// Returns how often the calling thread has lost its CPU while it was runnable.
@@ -162,20 +176,6 @@ mod tests {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     use super::*;
-
-    #[test]
-    #[cfg_attr(miri, ignore = "no affinity")]
-    fn thread_bound_to_one_cpu_cannot_yield() {
-        let check = || {
-            let all = sched_getaffinity(None).expect("the affinity");
-            assert_eq!(can_yield(), all.count() > 1);
-            let mut one = CpuSet::new();
-            one.set((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
-            sched_setaffinity(None, &one).expect("an allowed CPU");
-            assert!(!can_yield());
-        };
-        std::thread::spawn(check).join().expect("the thread");
-    }
 
     extern "C" fn end_at_once(_: *mut c_void) -> *mut c_void {
         ptr::null_mut()

@@ -23,7 +23,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::sync::now;
+use crate::sync::{now, process_cpus};
 #[cfg(not(loom))]
 use crate::sys::thread;
 
@@ -45,9 +45,6 @@ static PAUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 /// Threads that have waited for condition variables.
 static THREADS: AtomicU32 = AtomicU32::new(0);
-/// The CPUs of the process when it was first asked for; 0 before.
-#[cfg(not(loom))]
-static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// What a thread knows of its last waits.
 #[derive(Debug)]
@@ -78,7 +75,7 @@ impl Patience {
             // Relaxed, here and below: an estimate.
             THREADS.fetch_add(1, Relaxed);
         }
-        match cpus() {
+        match process_cpus() {
             1 => {}
             cpus if THREADS.load(Relaxed) <= cpus => {
                 if !is_paused() {
@@ -103,7 +100,7 @@ impl Patience {
     /// The thread has woken some that slept.
     #[cfg(not(loom))]
     pub fn woke_sleepers(&self) {
-        if THREADS.load(Relaxed) > cpus() || PAUSED_UNTIL.load(Relaxed) != 0 {
+        if THREADS.load(Relaxed) > process_cpus() || PAUSED_UNTIL.load(Relaxed) != 0 {
             return;
         }
         let now = now();
@@ -150,25 +147,6 @@ fn is_paused() -> bool {
         PAUSED_UNTIL.store(0, Relaxed);
     }
     is_paused
-}
-
-/// The threads of models have a CPU each.
-#[cfg(loom)]
-fn cpus() -> u32 {
-    u32::MAX
-}
-
-/// Returns how many CPUs the process may use.
-#[cfg(not(loom))]
-fn cpus() -> u32 {
-    match CPUS.load(Relaxed) {
-        0 => {
-            let cpus = thread::cpus();
-            CPUS.store(cpus, Relaxed);
-            cpus
-        }
-        cpus => cpus,
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -26,7 +26,8 @@
 //!
 //! A thread that yields stands behind all that the scheduler has for its CPU. So threads with a deadline or a real-time
 //! priority do not yield, nor do waits whose time is over. Threads that are bound to one CPU do not either: the next
-//! wake-up costs them nothing, and the queue bounds their waits better.
+//! wake-up costs them nothing, and the queue bounds their waits better. If their waits have a limit, they do: the limit
+//! bounds the wait, which fails unless the holder runs before that. If the process has one CPU, no thread spins.
 //!
 //! # Invariants
 //!

@@ -28,8 +28,13 @@ pub fn spawn(
 }
 
 /// Returns `true`: see the function of Linux.
-pub fn can_yield() -> bool {
+pub fn has_normal_policy() -> bool {
     true
+}
+
+/// Returns `false`: see the function of Linux.
+pub fn is_bound() -> bool {
+    false
 }
 
 /// Returns `None`: names are not known by number.
@@ -67,7 +72,7 @@ pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Returns how many CPUs the process may use.
-pub fn cpus() -> u32 {
+pub fn process_cpus() -> u32 {
     super::numbers::cpus().try_into().unwrap_or(u32::MAX)
 }
 
