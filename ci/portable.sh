@@ -57,3 +57,8 @@ if [[ ${1-} == windows ]]; then
 else
     counted "${windows[@]}" --package stillpoint --lib --test fence --test hazard --test qsbr
 fi
+
+echo "-- torture of the portable code"
+# Without signals and forks, which it does not allow. `ci/torture.sh` shows that the same program detects broken steps.
+env RUSTFLAGS="--cfg stillpoint_portable" cargo run --locked --quiet --package stillpoint-torture --target-dir target/portable \
+    -- all --seconds 16 | grep -E '^torture [a-z]+: (passed|FAILED)'

@@ -36,6 +36,11 @@ pub(super) fn run(args: &Common, seed: u64) -> anyhow::Result<String> {
     let program = env::current_exe().context("cannot find this program to start it again")?;
     let mut runs = RUNS
         .map(|(part, variable, backend)| {
+            let backend = match variable {
+                _ if !cfg!(stillpoint_portable) => backend,
+                FENCE => "seqcst",
+                _ => "atomic",
+            };
             (part, variable, env::var(variable).unwrap_or_else(|_| backend.to_owned()))
         })
         .to_vec();

@@ -1,4 +1,5 @@
-//! Faults: signals, threads that occupy a CPU, forks.
+//! Faults: signals, threads that occupy a CPU, forks. With the portable code neither handlers nor children of forks may use
+//! the library, so there are none.
 
 use std::hint;
 use std::io;
@@ -82,6 +83,9 @@ impl Signals {
 
     /// Sends a signal to the thread in a random slot, if there is one. One thread sends.
     pub(super) fn send(&self) {
+        if cfg!(stillpoint_portable) {
+            return;
+        }
         let slot = &self.threads[fastrand::usize(..self.threads.len())];
         // Reserved, so that the thread does not end before the signal arrives.
         let thread = slot.swap(SENDING, AcqRel);
@@ -122,14 +126,15 @@ pub(super) fn jitter(cpus: &[usize], stops: impl Fn() -> bool) {
 }
 
 /// Forks. Parent and child must both call [`finish`].
-pub(super) fn fork() -> libc::pid_t {
+pub(super) fn fork() -> Option<libc::pid_t> {
     // SAFETY: the child calls `finish`: it uses this library, and ends; it starts no thread by the standard library,
     // and prints nothing.
-    unsafe { libc::fork() }
+    (!cfg!(stillpoint_portable)).then(|| unsafe { libc::fork() })
 }
 
-/// In the child, runs `works` and exits. In the parent, waits for the child.
-pub(super) fn finish(child: libc::pid_t, works: impl FnOnce() -> bool) -> anyhow::Result<()> {
+/// In the child, runs `works` and exits. In the parent, waits for the child. Returns how many children there were.
+pub(super) fn finish(child: Option<libc::pid_t>, works: impl FnOnce() -> bool) -> anyhow::Result<u64> {
+    let Some(child) = child else { return Ok(0) };
     if child < 0 {
         return Err(io::Error::last_os_error()).context("cannot fork");
     }
@@ -151,7 +156,8 @@ pub(super) fn finish(child: libc::pid_t, works: impl FnOnce() -> bool) -> anyhow
     }
     check(status == 0, Kind::Child, || {
         format!("the library does not work in the child of a fork (status {status})")
-    })
+    })?;
+    Ok(1)
 }
 
 /// Gives the calling thread the lowest priority, if it may have it.

@@ -169,8 +169,7 @@ impl Run {
                 0 => nodes = Some(AllNodes::alloc()),
                 1..4 => nodes = None,
                 4 if forks < 10 * self.start.elapsed().as_secs() => {
-                    faults::finish(faults::fork(), lock_in_child)?;
-                    forks += 1;
+                    forks += faults::finish(faults::fork(), lock_in_child)?;
                 }
                 _ => {}
             }

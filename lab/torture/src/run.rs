@@ -147,8 +147,7 @@ impl Coordinator {
                 state.signals.send();
             }
             if fork_storm || fastrand::u32(..FORKS) == 0 {
-                fork::<F>()?;
-                self.forks += 1;
+                self.forks += fork::<F>()?;
             }
         }
         self.end::<F>(threads)
@@ -253,9 +252,10 @@ impl Coordinator {
     }
 }
 
-/// Forks, inside a section or not, and waits for the child, in which the library must work.
-fn fork<F: Flavor>() -> anyhow::Result<()> {
-    let mut child = -1;
+/// Forks, inside a section or not, and waits for the child, in which the library must work. Returns how many children there
+/// were.
+fn fork<F: Flavor>() -> anyhow::Result<u64> {
+    let mut child = None;
     if fastrand::bool() {
         F::visit(|| child = faults::fork());
     } else {
