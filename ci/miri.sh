@@ -48,7 +48,7 @@ echo "-- without leaks"
 # Tests in which no thread of the library starts: an idle one outlives the program, and counts as a leak.
 export MIRIFLAGS=$flags
 run stillpoint rcu does_not_leak every_alignment below_the_alignment gives_the_new_pointer_back shared_and_back without_size
-MIRIFLAGS=$flags cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint-collections --lib recycled
+cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint-collections --lib recycled
 echo "-- with threads of the library"
 export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
 run stillpoint rcu atomic:: pointer:: unchecked:: callbacks::barrier_panics callbacks::barrier_with \
