@@ -48,6 +48,7 @@ echo "-- without leaks"
 # Tests in which no thread of the library starts: an idle one outlives the program, and counts as a leak.
 export MIRIFLAGS=$flags
 run stillpoint rcu does_not_leak every_alignment below_the_alignment gives_the_new_pointer_back shared_and_back without_size
+cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint-collections --lib recycled
 echo "-- with threads of the library"
 export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
 run stillpoint rcu atomic:: pointer:: unchecked:: callbacks::barrier_panics callbacks::barrier_with \
@@ -59,4 +60,4 @@ run stillpoint arc counts:: deferred::guard destructors:: sections:: threads::
 cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package arc-swap --test reported
 echo "-- the hash map"
 run stillpoint-collections hash_map entry_is update_replaces compute_does view_has new_value map_works iterator_sees \
-    every_key static_map taken_apart leaks_no_other
+    every_key static_map taken_apart leaks_no_other removed_entry_stays

@@ -34,6 +34,8 @@ pub mod hash_set;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
+mod recycled;
+#[cfg(not(loom))]
 mod spot;
 #[cfg(not(loom))]
 mod stripes;

@@ -6,6 +6,8 @@
 //! addresses of entries from being used again. Otherwise the writer looks again.
 
 use crate::bucket::{Bucket, Hashed};
+#[cfg(not(loom))]
+use crate::recycled;
 use crate::sync::{DeferOptions, Domain, Owned, Shared, share};
 use crate::table::{FULL, SPARSE, Table, Tables};
 
@@ -39,13 +41,23 @@ struct After<'g, E: Hashed, D: Domain> {
 /// As for `Domain::retire_shared`.
 #[inline(always)]
 pub unsafe fn retire<E: Hashed, D: Domain>(tables: &Tables<E, D>, entry: Shared<'_, E>, domain: &D) {
-    let options = match entry.as_ref().and_then(Hashed::heap_bytes) {
-        // It only owns memory, as far as is known of its type.
-        Some(bytes) => tables.options.heap_bytes(bytes).run_on_retiring_thread(),
-        None => tables.options,
+    let Some(bytes) = entry.as_ref().and_then(Hashed::heap_bytes) else {
+        // SAFETY: the caller's contract.
+        return unsafe { domain.retire_shared(entry, tables.options) };
     };
+    // It only owns memory, as far as is known of its type.
+    let options = tables.options.heap_bytes(bytes).run_on_retiring_thread();
+    // SAFETY: the caller's contract; entries come from a `Box`.
+    #[cfg(not(loom))]
+    unsafe {
+        let entry = entry.as_ptr().cast_mut().cast();
+        domain.retire_raw_with(entry, size_of::<E>(), recycled::drop::<E>, options);
+    }
     // SAFETY: the caller's contract.
-    unsafe { domain.retire_shared(entry, options) };
+    #[cfg(loom)]
+    unsafe {
+        domain.retire_shared(entry, options);
+    }
 }
 
 impl<'g, E: Hashed> Seen<'g, E> {

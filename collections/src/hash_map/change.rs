@@ -9,6 +9,7 @@ use equivalent::Equivalent;
 use super::attempts::{self, Attempts};
 use super::map::{inserted, returned};
 use super::{Entry, HashMap};
+use crate::recycled;
 use crate::sync::{Domain, Owned, Shared};
 use crate::walk::Walk;
 use crate::writer::Seen;
@@ -39,7 +40,7 @@ where
     pub fn replace<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> Option<(&'g K, &'g V)> {
         self.domain.check_section(guard);
         let hash = self.hasher.hash_one(&key);
-        let mut new = Owned::new(Entry { hash, key, value });
+        let mut new = Owned::from(recycled::new(Entry { hash, key, value }));
         if let Some(spot) = self.spot(hash, &new.key, guard) {
             match spot.insert(&self.tables, hash, new, &self.domain, guard) {
                 Ok(_) => {
@@ -115,7 +116,8 @@ where
             if let Some(entry) = spot.entry.as_ref() {
                 return Err((entry, new));
             }
-            return match spot.insert(&self.tables, hash, Owned::new(new), &self.domain, guard) {
+            return match spot.insert(&self.tables, hash, Owned::from(recycled::new(new)), &self.domain, guard)
+            {
                 Ok(new) => {
                     attempts::note_change(&self.precedence, hash);
                     Ok(new)

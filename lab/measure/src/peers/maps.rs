@@ -9,7 +9,7 @@ use stillpoint::rcu;
 pub use super::lfht::Lfht;
 
 /// The hasher of all maps.
-pub(super) type Hasher = hashbrown::DefaultHashBuilder;
+pub(crate) type Hasher = hashbrown::DefaultHashBuilder;
 
 /// Name of liburcu's hash table in the report.
 pub const CDS_LFHT: &str = "cds_lfht";

@@ -8,22 +8,28 @@
 //!   (`resizes` is 1), or replaces values (0).
 //! - `bytes`: memory of an entry, allocated or mapped, after keys were inserted one by one: the mean of eight
 //!   sizes between two powers of two.
+//! - `churn_ns`, `churn_wall_ns`, `churn_peak_bytes`: a table whose entries come and go (see [`churn`]); with
+//!   `--cells churn` only.
+//! - `growth_ns`, `growth_longest_ns`: insertions while a table grows from nothing (see [`growth`]); with
+//!   `--cells growth` only.
+//! - `get_of_many_ns`: a key of `get_many`, beside `get` (see [`many`]); with `--cells many` only.
 //!
-//! - `churn_ns`, `churn_wall_ns`, `churn_peak_bytes`: a table whose entries come and go (see [`churn`]).
-//!
-//! Keys and values are 8 bytes, but for the `String` keys of a churn. All maps have the same hasher. `cds_lfht` has a fixed number of buckets, one for each
-//! entry. It is not among the maps that grow: filled by one thread without a pause, as here, a table of liburcu 0.13 that
-//! resizes itself as in liburcu's examples may stop growing.
+//! Keys and values are 8 bytes, but for the `String` keys of a churn. All maps have the same hasher. `cds_lfht` has a
+//! fixed number of buckets, one for each entry. It is not among the maps that grow: filled by one thread without a
+//! pause, as here, a table of liburcu 0.13 that resizes itself as in liburcu's examples may stop growing.
 
 pub mod churn;
+mod growth;
 mod latency;
 mod load;
+mod many;
 mod memory;
 
 use crate::peers;
 #[cfg(feature = "liburcu")]
 use crate::peers::maps::Lfht;
 use crate::peers::maps::{CDS_LFHT, Dashmap, Locked, Map, Papaya, Scc, Stillpoint};
+use harness::report::OURS;
 use harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System};
 use load::{Cell, Keys, Maps};
 
@@ -40,6 +46,7 @@ const LARGE: usize = 1 << 20;
 struct Measures {
     load: Box<dyn FnMut(Cell, std::time::Duration) -> anyhow::Result<[f64; 2]>>,
     latency: fn(bool, std::time::Duration) -> anyhow::Result<f64>,
+    growth: fn() -> anyhow::Result<[f64; 2]>,
     bytes: fn() -> f64,
 }
 
@@ -48,6 +55,7 @@ fn system<M: Map>() -> System<Measures> {
     let measure = Measures {
         load: Box::new(move |cell, slice| load::run(&mut maps, cell, slice)),
         latency: latency::run::<M>,
+        growth: growth::run::<M>,
         bytes: memory::bytes::<M>,
     };
     System { name: M::NAME, measure }
@@ -71,6 +79,17 @@ fn cells(quick: bool) -> Vec<Cell> {
 
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
+    if budget.cells == Some("many") {
+        let (mut recorder, table) = (Recorder::new("map"), many::table());
+        let mut systems =
+            [System { name: OURS, measure: true }, System { name: "stillpoint-get", measure: false }];
+        Plan::new(budget.quick_instead_of(20.0, 5.0), 250, &[()], &mut systems, [&many::GET]).run(
+            &mut recorder,
+            |(), _| Some(many::config()),
+            |(), system, slice| Ok([many::run(&table, system.measure, slice)]),
+        )?;
+        return Ok(Report::new(&recorder, Vec::new()));
+    }
     if budget.cells == Some("churn") {
         let mut recorder = Recorder::new("map");
         churn::measure(budget.quick_instead_of(180.0, 30.0), &mut recorder)?;
@@ -85,14 +104,23 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         #[cfg(feature = "liburcu")]
         system::<Lfht>(),
     ];
+    let growing = systems.iter().position(|system| system.name == CDS_LFHT).unwrap_or(systems.len());
     let budget = budget.quick_instead_of(180.0, 30.0);
     let mut recorder = Recorder::new("map");
+    if budget.cells == Some("growth") {
+        let systems = &mut systems[..growing];
+        Plan::new(budget, 3000, &[()], systems, [&growth::MEAN, &growth::LONGEST]).run(
+            &mut recorder,
+            |(), _| Some(growth::config()),
+            |(), system, _| (system.measure.growth)(),
+        )?;
+        return Ok(Report::new(&recorder, peers::missing(&[CDS_LFHT])));
+    }
     Plan::new(budget.share(0.85), 50, &cells(budget.quick), &mut systems, [&OP, &WALL]).run(
         &mut recorder,
         |cell, _| Some(cell.config()),
         |cell, system, slice| (system.measure.load)(*cell, slice),
     )?;
-    let growing = systems.iter().position(|system| system.name == CDS_LFHT).unwrap_or(systems.len());
     let growing = &mut systems[..growing];
     Plan::new(budget.share(0.12), 150, &[false, true], growing, [&P999]).run(
         &mut recorder,
