@@ -87,22 +87,31 @@ fn take<T>() -> Option<Box<MaybeUninit<T>>> {
     Some(unsafe { Box::from_raw(piece.as_ptr().cast()) })
 }
 
-/// Drops a value, and keeps or frees its memory.
+/// Drops a value, and keeps or frees its memory, also if the drop panics.
 ///
 /// # Safety
 ///
 /// `value` comes from a `Box<T>`, and is not used again.
 pub unsafe fn drop<T>(value: *mut ()) {
-    let value = value.cast::<T>();
+    let memory = Memory(value.cast::<T>());
     // SAFETY: the caller's contract.
-    unsafe { value.drop_in_place() };
-    let is_kept = const { index_of::<T>() }.is_some_and(|index| {
-        // SAFETY: (1), as the caller gives up the memory.
-        LISTS.try_with(|lists| unsafe { lists.0[index].add(value.cast()) }).unwrap_or(false)
-    });
-    if !is_kept {
-        // SAFETY: as above.
-        unsafe { dealloc(value.cast(), Layout::new::<T>()) };
+    unsafe { memory.0.drop_in_place() };
+}
+
+/// The memory of a value that has been dropped.
+struct Memory<T>(*mut T);
+
+impl<T> Drop for Memory<T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let is_kept = const { index_of::<T>() }.is_some_and(|index| {
+            // SAFETY: (1), as the caller of `drop` gives up the memory.
+            LISTS.try_with(|lists| unsafe { lists.0[index].add(self.0.cast()) }).unwrap_or(false)
+        });
+        if !is_kept {
+            // SAFETY: as above.
+            unsafe { dealloc(self.0.cast(), Layout::new::<T>()) };
+        }
     }
 }
 
@@ -219,6 +228,21 @@ mod tests {
         })
         .join()
         .expect("no panic");
+    }
+
+    #[test]
+    fn memory_of_a_value_whose_drop_panics_is_kept() {
+        struct Panics(#[expect(dead_code, reason = "a size of its own")] [u64; 6]);
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                panic!("expected");
+            }
+        }
+        let value = Box::into_raw(new(Panics([0; 6])));
+        // SAFETY: it comes from a `Box`.
+        let dropped = std::panic::catch_unwind(|| unsafe { drop::<Panics>(value.cast()) });
+        assert!(dropped.is_err());
+        assert_eq!((&raw const *new([0_u64; 6])).addr(), value.addr());
     }
 
     #[test]
