@@ -1,7 +1,7 @@
 //! Measures the service on either data: requests over loopback, and the data alone.
 //!
 //! Each service is a process of its own, with two worker threads; this process has the clients, in one thread. Rounds are
-//! interleaved: in each round, each shape is measured for one service, then for the other. Printed are medians of the
+//! interleaved: in each round, each shape is measured for one service, then for the other, in turn. Printed are medians of the
 //! rounds; a ratio is the median of the ratios within a round, with their extremes.
 //!
 //! - `pages`: each request is a page of one of 10,000 sessions. The configuration changes twenty times a second.
@@ -239,23 +239,31 @@ fn measure(seconds: f64, rounds: usize, connections: usize) -> Result<()> {
     println!("| | {} | {} | ratio | min..max |\n|---|--:|--:|--:|---|", OnStillpoint::NAME, OnOthers::NAME);
     for (name, shape) in SHAPES {
         let mut http = Vec::new();
-        for _ in 0..rounds {
-            let [ours, theirs] = &services;
-            http.push([
-                clients.block_on(ours.measure(shape, time, connections))?,
-                clients.block_on(theirs.measure(shape, time, connections))?,
-            ]);
+        for round in 0..rounds {
+            let measure = |index: usize| clients.block_on(services[index].measure(shape, time, connections));
+            http.push(in_turn(round, measure)?);
         }
         print_rows(name, &HTTP, &http);
     }
     services.into_iter().try_for_each(Service::stop)?;
     for (name, shape) in SHAPES {
-        let data: Vec<_> = (0..rounds)
-            .map(|_| [measure_data::<OnStillpoint>(shape, time), measure_data::<OnOthers>(shape, time)])
-            .collect();
+        let measure = |index: usize| match index {
+            0 => Ok(measure_data::<OnStillpoint>(shape, time)),
+            _ => Ok(measure_data::<OnOthers>(shape, time)),
+        };
+        let data = (0..rounds).map(|round| in_turn(round, measure)).collect::<Result<Vec<_>>>()?;
         print_rows(&format!("data of {name}"), &DATA, &data);
     }
     Ok(())
+}
+
+/// Measures both, the one first that was last in the round before.
+fn in_turn(round: usize, measure: impl Fn(usize) -> Result<Figures>) -> Result<[Figures; 2]> {
+    if round % 2 == 0 {
+        return Ok([measure(0)?, measure(1)?]);
+    }
+    let others = measure(1)?;
+    Ok([measure(0)?, others])
 }
 
 fn print_rows(name: &str, figures: &[&str], rounds: &[[Figures; 2]]) {
