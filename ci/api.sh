@@ -20,6 +20,7 @@ list() {
 }
 list stillpoint stillpoint/Cargo.toml lock_api_05,lock-events,metrics,serde,signal-fence,tracing
 list stillpoint-collections collections/Cargo.toml ""
+list stillpoint-tokio integrations/tokio/Cargo.toml ""
 list arc-swap compat/arc-swap/Cargo.toml serde
 list crossbeam-epoch compat/crossbeam-epoch/Cargo.toml ""
 rm "$out/log"

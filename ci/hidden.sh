@@ -122,6 +122,7 @@ for features in "" capi capi,epoch,lab,urcu; do
         listed stillpoint "lock_api_05,lock-events,metrics,send_guard,serde,signal-fence,tracing${features:+,$features}" \
             Cargo.toml
         listed stillpoint-collections "" Cargo.toml
+        listed stillpoint-tokio "" Cargo.toml
         listed crossbeam-epoch "" compat/crossbeam-epoch/Cargo.toml
     } | sed '/^$/d' | LC_ALL=C sort -u >"$scratch/found"
     compare ${features//,/ }

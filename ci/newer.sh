@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 source ci/lib.sh
 
 newer=$PWD/target/newer
-packages=(--package stillpoint --package stillpoint-collections --package stillpoint-capi)
+packages=(--package stillpoint --package stillpoint-collections --package stillpoint-tokio --package stillpoint-capi)
 mkdir -p "$newer"
 # with TOOLCHAIN COMMAND...: with the newest of a channel.
 with() {

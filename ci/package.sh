@@ -9,8 +9,8 @@ source ci/lib.sh
 package
 echo "-- Rust $rust_oldest"
 cargo "+$rust_oldest" check --manifest-path "$packaged" --target-dir target/oldest --locked --quiet
-cargo "+$rust_oldest" check --package stillpoint-collections --package stillpoint-capi --package crossbeam-epoch \
-    --package stillpoint-pthread --package stillpoint-urcu-memb --package stillpoint-urcu-bp --target-dir target/oldest \
+cargo "+$rust_oldest" check --package stillpoint-collections --package stillpoint-tokio --package stillpoint-capi \
+    --package crossbeam-epoch --package stillpoint-pthread --package stillpoint-urcu-memb --package stillpoint-urcu-bp --target-dir target/oldest \
     --locked --quiet
 cargo "+$rust_oldest" check --manifest-path compat/arc-swap/Cargo.toml --target-dir target/oldest --locked --quiet
 

@@ -7,8 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
-published=(stillpoint stillpoint-collections) # in this order: each needs those before it
-folders=(stillpoint collections)
+published=(stillpoint stillpoint-collections stillpoint-tokio) # in this order: each needs those before it
+folders=(stillpoint collections integrations/tokio)
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 export CARGO_PROFILE_DEV_DEBUG=false
 
