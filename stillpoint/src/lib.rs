@@ -153,13 +153,15 @@ pub mod fence;
 pub mod grace_period;
 #[cfg(loom)]
 pub mod percpu {
+    pub mod count;
     #[path = "loom.rs"]
     pub mod cpu_counters;
     pub mod used;
+    #[path = "loom_words.rs"]
+    pub mod words;
 }
 #[cfg(loom)]
 pub mod rcu {
-    pub mod block_on;
     pub mod published_ptr;
 }
 #[cfg(loom)]
