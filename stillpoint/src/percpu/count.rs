@@ -183,14 +183,19 @@ impl Count {
         if self.add_to_word(ONE.wrapping_neg()) {
             return false;
         }
-        // Release: publishes what was done with the reference; pairs with the Acquire of the last put, and of `kill`.
-        // Acquire: the other half, of the last put.
-        let before = self.count.fetch_sub(ONE, AcqRel);
-        if references(before) <= 0 {
+        let before = self.put_shared();
+        if before <= 0 {
             self.count.fetch_add(ONE, Relaxed);
             panic!("a count of zero was decremented: there were more puts than gets");
         }
-        references(before) == 1
+        before == 1
+    }
+
+    /// Returns the references before.
+    fn put_shared(&self) -> i64 {
+        // Release: publishes what was done with the reference; pairs with the Acquire of the last put, and of `kill`.
+        // Acquire: the other half, of the last put.
+        references(self.count.fetch_sub(ONE, AcqRel))
     }
 
     /// Adds to the word of this CPU, if the gate is open and the thread can run sections.
@@ -209,7 +214,7 @@ impl Count {
         let change = sum.wrapping_sub(BIAS + ONE);
         // Release: publishes what was done with the references that were put in sections, and with the initial one; pairs
         // with the Acquire of the last put. Acquire: sees what was done with those that were put here; pairs with the
-        // Release in `put_slow`.
+        // Release in `put_shared`.
         let left = references(self.count.fetch_add(change, AcqRel).wrapping_add(change));
         match left {
             1.. => Killed::Pending,
@@ -228,7 +233,7 @@ impl Count {
 
     /// Returns `true` if the count has been killed, and all references have been put.
     pub fn is_zero(&self) -> bool {
-        // Acquire: sees what was done with the references; pairs with the Releases in `put_slow` and `kill`.
+        // Acquire: sees what was done with the references; pairs with the Releases in `put_shared` and `kill`.
         references(self.count.load(Acquire)) == 0
     }
 

@@ -36,7 +36,6 @@ use super::remote;
 use super::rseq::registration::{self, Mode};
 use super::rseq::{self, CounterRef, tries};
 use crate::sync::{Memory, step};
-use crate::sys;
 use crate::sys::rseq::possible_cpus;
 
 /// The words of an area.
@@ -147,7 +146,7 @@ impl CpuWord {
     pub fn close(&self) -> Option<u64> {
         // Acquire: sees the block; pairs with the Release in `take`.
         let Some(word) = NonNull::new(self.all.swap(CLOSED, Acquire)) else { return Some(0) };
-        step!("sections-not-interrupted", sys::interrupt_all_sections().ok()?);
+        step!("sections-not-interrupted", remote::interrupt_all()?);
         // Relaxed: the interrupt was a fence.
         let sum = words(word).fold(0, |sum: u64, word| sum.wrapping_add(word.load(Relaxed)));
         give_back(word);

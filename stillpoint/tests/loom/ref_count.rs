@@ -61,10 +61,10 @@ impl Value {
     }
 }
 
-/// Refutes: sections-not-interrupted, Count::put_slow:Acquire, Count::put_slow:Release, Count::kill:Acquire, Count::kill:Release
+/// Refutes: sections-not-interrupted, Count::put_shared:Acquire, Count::put_shared:Release, Count::kill:Acquire, Count::kill:Release
 #[test]
 fn last_put_follows_all_uses() {
-    check(0, 3, || {
+    check(0, 2, || {
         // Got on CPU 0.
         let value = Value::new(2);
         let threads = [0, 1].map(|index| {
@@ -101,7 +101,7 @@ fn reference_of_a_killed_count_may_be_cloned() {
 
 #[test]
 fn attempts_to_get_fail_after_zero() {
-    check(0, 3, || {
+    check(0, 2, || {
         let value = Value::new(0);
         let attempts: [fn(&Count) -> bool; 2] = [Count::try_get, Count::get_unless_zero];
         let mut threads = Vec::new();
