@@ -73,10 +73,10 @@ for errno in ENOSYS EPERM; do
     report=$("${denied[@]}" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$torture" probe | sed -n 's/^percpu *//p')
     echo "$errno: $report"
     grep --quiet '^atomic: .*the kernel refuses' <<<"$report"
-    "${denied[@]}" "${binary[percpu]}" --quiet pool::
+    "${denied[@]}" "${binary[percpu]}" --quiet pool:: ref_count:: arc::
 done
-# Stopping an area needs membarrier.
-"$torture" seccomp-deny membarrier -- "${binary[percpu]}" --quiet pool::
+# Stopping an area, and killing a count, need membarrier.
+"$torture" seccomp-deny membarrier -- "${binary[percpu]}" --quiet pool:: ref_count:: arc::
 
 echo "-- valgrind: threads cannot be registered"
 valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact pool::pop_returns_the_last_pushed
@@ -113,7 +113,7 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --lib percpu::rseq
 STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
-    --test percpu -- pool::
+    --test percpu -- pool:: ref_count:: arc::
 
 echo "-- a shared library is closed while threads use it"
 cargo build --workspace --example unloaded

@@ -14,7 +14,7 @@
 //! | [`srcu`] | domains created at run time, whose readers may sleep, move to other threads and hold a guard across `.await` | async code, readers that wait for something |
 //! | [`arc`] | atomic `Arc`s, whose guards may be kept, sent and held across `.await` | configuration that requests hold on to |
 //! | [`hazard`] | hazard pointers: a reader protects single values, for as long as it likes, and keeps no other from being freed | lists, trees and tables with readers that may stall or take long |
-//! | [`percpu`] | counters, histograms and pools per CPU, changed without locked instructions | data that every thread changes all the time and few threads read |
+//! | [`percpu`] | counters, histograms, pools and reference counts per CPU, changed without locked instructions | data that every thread changes all the time and few threads read |
 //! | [`fence`] | a process-wide memory barrier: free on the frequent side, a system call on the rare side | algorithms of your own with a hot and a cold side |
 //! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs; a reader-writer lock with per-CPU readers | data that many threads change in short critical sections |
 //!
@@ -153,13 +153,15 @@ pub mod fence;
 pub mod grace_period;
 #[cfg(loom)]
 pub mod percpu {
+    pub mod count;
     #[path = "loom.rs"]
     pub mod cpu_counters;
     pub mod used;
+    #[path = "loom_words.rs"]
+    pub mod words;
 }
 #[cfg(loom)]
 pub mod rcu {
-    pub mod block_on;
     pub mod published_ptr;
 }
 #[cfg(loom)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{hint, mem, process, ptr, thread};
 
 use stillpoint::percpu::faults::{self, Fault, POINTS};
-use stillpoint::percpu::{Counter, Histogram, Pool};
+use stillpoint::percpu::{Counter, Histogram, Pool, RefCount};
 use support::deadline::deadline;
 use support::fork;
 use support::rseq;
@@ -265,8 +265,28 @@ impl Operation for Exchange {
     }
 }
 
-fn operations() -> [Box<dyn Operation>; 4] {
+/// Gets references, of which it puts one less.
+struct References(RefCount);
+
+impl Operation for References {
+    fn run(&self) {
+        self.0.get();
+        self.0.get();
+        self.0.put();
+    }
+    fn check(&self, times: u64) {
+        assert!(self.0.kill());
+        for _ in 0..times {
+            assert!(!self.0.is_zero(), "gets were lost");
+            self.0.put();
+        }
+        assert!(self.0.is_zero(), "puts were lost");
+    }
+}
+
+fn operations() -> [Box<dyn Operation>; 5] {
     [
+        Box::new(References(RefCount::new())),
         Box::new(Add(Counter::new())),
         Box::new(Record(Histogram::new())),
         Box::new(Exchange::new(1)),
@@ -548,6 +568,54 @@ fn stopped_area_takes_nothing_until_it_is_reopened() {
     assert_eq!((pool.local_len(cpu), pool.len()), (0, 1));
     push(2);
     assert_eq!((pool.local_len(cpu), pool.len()), (1, 2));
+}
+
+/// Refutes: gate-not-checked
+#[test]
+fn killed_count_changes_no_words() {
+    let _alone = alone();
+    let count = RefCount::new();
+    count.get();
+    count.get();
+    count.kill();
+    count.put();
+    assert!(!count.is_zero());
+    count.put();
+    assert!(count.is_zero());
+}
+
+/// Refutes: sections-not-interrupted
+#[test]
+fn kill_aborts_a_section_past_the_gate() {
+    let _running = deadline();
+    let _alone = alone();
+    let cpus = rseq::allowed_cpus();
+    if cpus.len() < 2 {
+        return eprintln!("not checked on one CPU");
+    }
+    for _ in 0..repetitions(1000).max(100) {
+        let (count, gets) = (RefCount::new(), AtomicU64::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                rseq::pin(&cpus[..1]);
+                arm(3, Action::Delay);
+                while count.try_get() {
+                    gets.fetch_add(1, Relaxed);
+                }
+                faults::disarm(3);
+            });
+            rseq::pin(&cpus[1..2]);
+            while gets.load(Relaxed) < 10 {
+                hint::spin_loop();
+            }
+            count.kill();
+        });
+        for _ in 0..gets.into_inner() {
+            assert!(!count.is_zero(), "gets were lost");
+            count.put();
+        }
+        assert!(count.is_zero());
+    }
 }
 
 /// Refutes: not-interrupted

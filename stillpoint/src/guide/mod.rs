@@ -21,6 +21,8 @@
 //! | the same, where readers may stall, or traverse for long | [hazard pointers](crate::hazard), and sections for short reads | a section of [`rcu`](crate::rcu) | what is retired waits for a section, but not for a hazard pointer of another node |
 //! | a number that all threads add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line moves from CPU to CPU |
 //! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram in a mutex | the same |
+//! | state that all requests clone and drop | [`percpu::Arc`](crate::percpu::Arc) | `std::sync::Arc` | the same, for the word of its count |
+//! | requests that must end before the program does | [`percpu::RefCount`](crate::percpu::RefCount) | an `AtomicU64` and a condition variable | the same |
 //! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a `Vec` in a mutex | the same |
 //! | state that threads change in short critical sections, with more threads than CPUs | [`lock::Mutex`](crate::lock::Mutex) | `std::sync::Mutex` | no thread waits for long |
 //! | the same, in long critical sections or with a CPU for each thread | `std::sync::Mutex` | [`lock`](crate::lock) | it spins for longer, and its fairness is not needed |

@@ -209,6 +209,7 @@
 //! | `start_poll_synchronize_rcu()`, `poll_state_synchronize_rcu()` | [`GracePeriod::start()`](crate::rcu::GracePeriod::start), `is_elapsed()`; or `.await` it |
 //! | `srcu_struct`; `srcu_read_lock()`, or `srcu_down_read()` if another task ends it | [`srcu::Domain`](crate::srcu::Domain), `enter()` |
 //! | `this_cpu_add()` | [`percpu::Counter::add()`](crate::percpu::Counter::add) |
+//! | `percpu_ref_get()`, `percpu_ref_tryget_live()`, `percpu_ref_put()`, `percpu_ref_kill()` | [`percpu::RefCount`](crate::percpu::RefCount): `get()`, `try_get()`, `put()`, `kill()` |
 //! | stall warnings, rcutorture | [stall reports](crate::rcu#stalls), `cargo run --release --package stillpoint-torture -- rcu` in the repository |
 //!
 //! As in preemptible RCU, read-side critical sections belong to threads, may nest, and may be preempted. A grace period

@@ -12,6 +12,8 @@
 //! | [`Counter`] | a number that is added to often and read seldom, exact |
 //! | [`Histogram`] | exact counts of values by size, and their sum |
 //! | [`Pool`] | a bounded pool of boxes for reuse |
+//! | [`RefCount`] | a count of references or of operations in flight, which finds out when it is zero after it has been killed |
+//! | [`Arc`] | a shared pointer whose clones are counted so; its owner may have the value back |
 //!
 //! [`cpu()`] returns the number of the current CPU, without a call.
 //!
@@ -44,10 +46,18 @@
 //!   of a `vfork` must not: it shares the memory of its parent but is not registered.
 
 #[cfg(feature = "percpu")]
+mod arc;
+#[cfg(feature = "percpu")]
+mod count;
+#[cfg(feature = "percpu")]
 mod counter;
 pub(crate) mod cpu_counters;
 #[cfg(feature = "percpu")]
+mod event;
+#[cfg(feature = "percpu")]
 mod histogram;
+#[cfg(feature = "percpu")]
+mod into_inner;
 #[cfg(feature = "percpu")]
 mod overflow;
 #[cfg(feature = "percpu")]
@@ -55,16 +65,26 @@ mod owner;
 #[cfg(feature = "percpu")]
 mod pool;
 #[cfg(feature = "percpu")]
+mod ref_count;
+#[cfg(feature = "percpu")]
 mod remote;
 mod rseq;
 mod used;
+#[cfg(feature = "percpu")]
+mod words;
 
+#[cfg(feature = "percpu")]
+pub use arc::{Arc, ArcOwner, Weak};
 #[cfg(feature = "percpu")]
 pub use counter::Counter;
 #[cfg(feature = "percpu")]
 pub use histogram::{Histogram, Snapshot};
 #[cfg(feature = "percpu")]
+pub use into_inner::IntoInner;
+#[cfg(feature = "percpu")]
 pub use pool::Pool;
+#[cfg(feature = "percpu")]
+pub use ref_count::{RefCount, Reference, Zero};
 pub use rseq::cpu_number::{concurrency_id, cpu};
 #[cfg(stillpoint_faults)]
 pub use rseq::faults;

@@ -1,4 +1,4 @@
-//! Exclusive access to the area of another CPU, by its stop word and an interrupt. See (6) of [`super::rseq`].
+//! Interrupts of the sections of other CPUs, and exclusive access to an area by its stop word. See (6) of [`super::rseq`].
 
 use core::sync::atomic::{AtomicU8, Ordering::*};
 
@@ -24,6 +24,16 @@ pub fn is_available() -> bool {
         AVAILABLE.store(if works { YES } else { NO }, Relaxed);
     }
     AVAILABLE.load(Relaxed) == YES
+}
+
+/// Interrupts the sections of all CPUs, after a caller has made sure that [`is_available`]. Returns `None` if the kernel
+/// denies that now: then it is not available any more.
+pub fn interrupt_all() -> Option<()> {
+    let result = sys::interrupt_all_sections();
+    if result.is_err() {
+        AVAILABLE.store(NO, Relaxed);
+    }
+    result.ok()
 }
 
 /// A CPU's area in which no section commits until this is dropped.

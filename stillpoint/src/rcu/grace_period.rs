@@ -10,13 +10,13 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::block_on::block_on;
 use super::guard::Global;
 use crate::Domain;
 use crate::domain::static_domain::StaticDomain;
 use crate::grace_period::engine::GpCookie;
 use crate::reclaim::domain::{Await, address, assert_may_wait, reader_outside, submit_poller};
 use crate::reclaim::poller::{PollResult, WaiterId};
+use crate::sync::block_on::block_on;
 use crate::sync::now;
 
 /// A cookie: the grace period that ends after every section that was open when the cookie was taken.

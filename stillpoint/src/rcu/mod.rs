@@ -181,7 +181,6 @@
 //! `readers/sections/scan.rs`) explain why the algorithm is correct.
 
 mod atomic;
-mod block_on;
 #[cfg(feature = "epoch")]
 #[doc(hidden)]
 pub mod epoch;

@@ -22,10 +22,10 @@
 use core::mem;
 use core::task::Waker;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
 use crate::grace_period::engine::{Denied, Engine, GpCookie};
+use crate::sync::block_on::wake;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// See the [module](self).
@@ -192,14 +192,6 @@ impl GpPoller {
                 Step::Stop
             }
         }
-    }
-}
-
-/// Calls a waker, outside the lock. If it panics, the panic hook reports that, and other wakers are still called.
-pub(crate) fn wake(waker: Waker) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        // Its destructor could panic too.
-        mem::forget(payload);
     }
 }
 

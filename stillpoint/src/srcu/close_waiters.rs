@@ -16,7 +16,7 @@ use core::task::Waker;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-use crate::reclaim::poller::wake;
+use crate::sync::block_on::wake;
 use crate::sync::{ForkSafe, Mutex, MutexGuard};
 
 /// See the [module](self).

@@ -12,6 +12,7 @@
 //! sites (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails without each step and ordering, and
 //! `ci/torture.sh` that a torture run on the machine notices some.
 
+pub mod block_on;
 pub mod event_count;
 mod fork_safe;
 pub mod loom_access;

@@ -134,6 +134,12 @@ pub fn interrupt_sections(cpu: usize) -> Result<(), Errno> {
     rustix::thread::membarrier_cpu(MembarrierCommand::PrivateExpeditedRseq, cpu)
 }
 
+/// `membarrier(PRIVATE_EXPEDITED_RSEQ)`: aborts the critical sections in which threads of this process may be, on all
+/// CPUs. A full fence of the caller and of all running threads.
+pub fn interrupt_all_sections() -> Result<(), Errno> {
+    membarrier(MembarrierCommand::PrivateExpeditedRseq)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

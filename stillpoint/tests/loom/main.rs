@@ -17,6 +17,7 @@ mod protect;
 mod qsbr;
 mod queue;
 mod rcu;
+mod ref_count;
 mod registration;
 mod registry;
 mod rwlock;

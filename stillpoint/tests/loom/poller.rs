@@ -4,9 +4,9 @@
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use stillpoint::grace_period::engine::{Denied, Engine, GpCookie};
-use stillpoint::rcu::block_on::block_on;
 use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::reclaim::poller::{GpPoller, PollResult};
+use stillpoint::sync::block_on::block_on;
 use support::model::check;
 
 struct Shared {

@@ -5,5 +5,7 @@
     allow(dead_code, unused_imports, reason = "tests of what only Linux has are left out")
 )]
 
+mod arc;
 mod counters;
 mod pool;
+mod ref_count;

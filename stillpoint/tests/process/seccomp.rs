@@ -13,6 +13,7 @@ use seccompiler::{
 use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
 use stillpoint::lock::{Mutex, RwLock, RwLockUpgradableReadGuard};
+use stillpoint::percpu::{self, ArcOwner, Mode, RefCount};
 use stillpoint::rcu::{GracePeriod, Rcu};
 use support::backends;
 use support::child;
@@ -176,6 +177,46 @@ fn signal_backend_works_without_membarrier() {
     deny_membarrier(errno(&name), None);
     assert_eq!(fence::init().backend(), Backend::Signal);
     workload();
+}
+
+#[test]
+fn late_denial_panics_kills_and_leaks_what_they_count() {
+    let Some(name) = child::variant() else {
+        for (name, _) in ERRNOS {
+            child::run(late_denial_panics_kills_and_leaks_what_they_count, name, None);
+        }
+        return;
+    };
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: the call takes no pointers.
+    let commands = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) };
+    let interrupts = commands > 0
+        && commands & i64::from(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ) != 0
+        && percpu::report().mode() == Mode::Rseq;
+    let (count, owner) = (RefCount::new(), ArcOwner::new(Tracked(&DROPS)));
+    count.get();
+    let clone = ArcOwner::share(&owner);
+    deny_membarrier(errno(&name), None);
+    let killed = catch_unwind(AssertUnwindSafe(|| count.kill()));
+    match killed {
+        Ok(_) => assert!(!interrupts, "the kill noticed nothing"),
+        Err(panic) => assert!(interrupts && message(&*panic).contains("denies membarrier"), "{panic:?}"),
+    }
+    assert!(!count.try_get(), "killed, nevertheless");
+    count.get();
+    count.put();
+    count.put();
+    assert_eq!(count.is_zero(), !interrupts);
+    drop(owner);
+    drop(clone.clone());
+    drop(clone);
+    assert_eq!(DROPS.load(Relaxed), usize::from(!interrupts));
+    // Later counts are shared ones.
+    let count = RefCount::new();
+    count.get();
+    assert!(count.kill());
+    count.put();
+    assert!(count.is_zero());
 }
 
 #[test]

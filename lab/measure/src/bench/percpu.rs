@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram as Hdr;
@@ -32,6 +32,7 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         ("pool", pool(cpus)),
         ("cpu_number", cpu_number()),
         ("histogram", histogram(cpus)),
+        ("clone", clone()),
     ];
     let all: usize = ops.iter().map(|(_, systems)| systems.len()).sum();
     let mut recorder = Recorder::new("percpu");
@@ -127,6 +128,27 @@ fn add(cpus: usize) -> Vec<System<Loop>> {
             words[percpu::cpu() % words.len()].fetch_add(1, Relaxed)
         }),
         system("mutex-per-cpu", each(cpus, || Mutex::new(0u64)), |numbers| *lock_own(numbers) += 1),
+    ]
+}
+
+/// A clone of a pointer that all threads share, which is dropped at once.
+fn clone() -> Vec<System<Loop>> {
+    let owner = percpu::ArcOwner::new(5u64);
+    let pair = |local: &Cell<u64>| {
+        local.set(local.get() + 1);
+        black_box(local).set(local.get() - 1);
+        0
+    };
+    vec![
+        system(OURS, owner, |owner| drop(black_box(percpu::ArcOwner::share(owner)))),
+        system("std-arc", Arc::new(5u64), |shared| drop(black_box(shared.clone()))),
+        // The lower bound: a number up and down that cannot be summed up.
+        batches("thread-local", (), move |(), n| LOCAL.with(|local| repeat(n, || pair(black_box(local))))),
+        // What clones in the same loop pay without one word for all: two words of the current CPU.
+        system("counter-pair", Counter::<i64>::new(), |counter| {
+            counter.add(1);
+            counter.add(-1);
+        }),
     ]
 }
 

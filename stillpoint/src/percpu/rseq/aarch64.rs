@@ -60,6 +60,21 @@ macro_rules! end {
     };
 }
 
+/// The end of a section that adds: adds to the word of the current CPU.
+macro_rules! add_to_word {
+    () => {
+        concat!(
+            cpu!(),
+            "add {t}, {word}, {t}, lsl #7\n",
+            "ldr {x}, [{t}]\n",
+            "add {x}, {x}, {by}\n",
+            fault_point!(3),
+            "stlr {x}, [{t}]\n",
+            end!(leave_by!("b {failed}", "mov {how}, #1\nb 9f"), ""),
+        )
+    };
+}
+
 /// The end of a section that moves `n` values: copies them, the last one first, and commits the length.
 macro_rules! copy_batch {
     ($from:literal, $to:literal) => {
@@ -82,13 +97,12 @@ macro_rules! copy_batch {
 
 sections! {
     fn add(x) {
-        cpu!(),
-        "add {t}, {word}, {t}, lsl #7",
-        "ldr {x}, [{t}]",
-        "add {x}, {x}, {by}",
-        fault_point!(3),
-        "stlr {x}, [{t}]",
-        end!(leave_by!("b {failed}", "mov {how}, #1\nb 9f"), ""),
+        add_to_word!(),
+    }
+
+    fn add_open(x) {
+        unless_mutant!(7, "ldr {x}, [{gate}]\ntbnz {x}, #0, 7f\n", ""),
+        add_to_word!(),
     }
 
     fn push(x, len) {

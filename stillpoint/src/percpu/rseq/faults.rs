@@ -52,13 +52,14 @@ fn points() -> &'static [AtomicU32; POINTS] {
 static stillpoint_fault_mutant: AtomicU32 = AtomicU32::new(0);
 
 /// Mutants of the sections themselves; the first has number 1.
-const IN_SECTIONS: [&str; 6] = [
+const IN_SECTIONS: [&str; 7] = [
     "not-armed",
     "room-not-checked",
     "sign-not-checked",
     "stop-not-checked",
     "committed-early",
     "interrupted-pop-finds-nothing",
+    "gate-not-checked",
 ];
 
 /// Breaks the sections by the mutant that is selected, if it is one of theirs. The caller has run no section yet.

@@ -47,6 +47,9 @@
 //! | 3 | address of the slots |
 //!
 //! [`add`] adds to any of the eight plain words. The section commits by a store to that word, or to the length.
+//! [`add_open`] does the same to any word of an area that has no other use, unless a gate is shut, which it reads after
+//! arming. So a thread that shuts the gate and then interrupts the sections of all CPUs has a word that does not change
+//! any more, for the reason of (6).
 //!
 //! # Orderings
 //!
@@ -88,7 +91,7 @@ pub mod registration;
 #[cfg(all(test, not(stillpoint_portable)))]
 mod tests;
 
-pub use arch::{add, pop, pop_batch, push, push_batch};
+pub use arch::{add, add_open, pop, pop_batch, push, push_batch};
 pub use layout::{AreaRef, CounterRef, CpuArea, FAILED, NOTHING, Pushed, WIDTH, boxed, zeroed};
 
 /// How often an operation tries its section. Interrupts are milliseconds apart and sections take nanoseconds, so a

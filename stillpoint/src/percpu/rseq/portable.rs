@@ -6,6 +6,10 @@ pub unsafe fn add(_: CounterRef, _: u64) -> bool {
     false
 }
 
+pub unsafe fn add_open(_: CounterRef, _: *const u64, _: u64) -> bool {
+    false
+}
+
 pub unsafe fn push(_: AreaRef, _: u64) -> Pushed {
     Pushed::Failed
 }

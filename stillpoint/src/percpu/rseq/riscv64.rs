@@ -66,6 +66,22 @@ macro_rules! end {
     };
 }
 
+/// The end of a section that adds: adds to the word of the current CPU.
+macro_rules! add_to_word {
+    () => {
+        concat!(
+            area_offset!(),
+            "add {t}, {t}, {word}\n",
+            "ld {x}, 0({t})\n",
+            "add {x}, {x}, {by}\n",
+            fault_point!(3),
+            "fence rw, w\n",
+            "sd {x}, 0({t})\n",
+            end!(leave_by!("j {failed}", "li {how}, 1\nj 9f"), ""),
+        )
+    };
+}
+
 /// The end of a section that moves `n` values: copies them, the last one first, and commits the length.
 macro_rules! copy_batch {
     ($from:literal, $to:literal) => {
@@ -90,14 +106,12 @@ macro_rules! copy_batch {
 
 sections! {
     fn add(x) {
-        area_offset!(),
-        "add {t}, {t}, {word}",
-        "ld {x}, 0({t})",
-        "add {x}, {x}, {by}",
-        fault_point!(3),
-        "fence rw, w",
-        "sd {x}, 0({t})",
-        end!(leave_by!("j {failed}", "li {how}, 1\nj 9f"), ""),
+        add_to_word!(),
+    }
+
+    fn add_open(x) {
+        unless_mutant!(7, "ld {x}, 0({gate})\nandi {x}, {x}, 1\nbnez {x}, 7f\n", ""),
+        add_to_word!(),
     }
 
     fn push(x, y, len) {

@@ -91,45 +91,20 @@ macro_rules! with_fault_scratch {
 
 /// Defines one of them.
 macro_rules! section {
-    (add, [$($line:tt)*], [$($scratch:tt)*]) => {
+    (add, $($body:tt)*) => {
         /// Adds `by` to the counter's word of the current CPU. Returns `false` if the section failed.
         #[inline(always)]
         pub unsafe fn add(counter: CounterRef, by: u64) -> bool {
-            #[cfg(asm_goto)]
-            // SAFETY: the caller's contract, and (1) to (3) of `super`.
-            unsafe {
-                asm!(
-                    arm!(),
-                    $($line)*
-                    $($scratch)*
-                    rseq = in(reg) rseq(counter.offset),
-                    word = in(reg) counter.word,
-                    by = in(reg) by,
-                    failed = label { return false },
-                    options(nostack),
-                );
-            }
-            #[cfg(not(asm_goto))]
-            {
-                let how: u64;
-                // SAFETY: as above.
-                unsafe {
-                    asm!(
-                        arm!(),
-                        $($line)*
-                        "30:",
-                        $($scratch)*
-                        rseq = in(reg) rseq(counter.offset),
-                        word = in(reg) counter.word,
-                        by = in(reg) by,
-                        how = inout(reg) 0_u64 => how,
-                        options(nostack),
-                    );
-                }
-                if how != 0 {
-                    return false;
-                }
-            }
+            counter_section!(counter, by, $($body)*, []);
+            true
+        }
+    };
+    (add_open, $($body:tt)*) => {
+        /// Adds `by` to the counter's word of the current CPU, unless bit 0 of `gate` is set. Returns `false` if it is, or
+        /// if the section failed. `gate` may be read.
+        #[inline(always)]
+        pub unsafe fn add_open(counter: CounterRef, gate: *const u64, by: u64) -> bool {
+            counter_section!(counter, by, $($body)*, [gate = in(reg) gate,]);
             true
         }
     };
@@ -187,6 +162,49 @@ macro_rules! section {
                 count = in(reg) count,
             ]);
             popped
+        }
+    };
+}
+
+/// A section that adds to a counter. The function returns `false` if the section failed.
+macro_rules! counter_section {
+    ($counter:ident, $by:ident, [$($line:tt)*], [$($scratch:tt)*], [$($in:tt)*]) => {
+        #[cfg(asm_goto)]
+        // SAFETY: the caller's contract, and (1) to (3) of `super`.
+        unsafe {
+            asm!(
+                arm!(),
+                $($line)*
+                $($scratch)*
+                rseq = in(reg) rseq($counter.offset),
+                word = in(reg) $counter.word,
+                by = in(reg) $by,
+                $($in)*
+                failed = label { return false },
+                options(nostack),
+            );
+        }
+        #[cfg(not(asm_goto))]
+        {
+            let how: u64;
+            // SAFETY: as above.
+            unsafe {
+                asm!(
+                    arm!(),
+                    $($line)*
+                    "30:",
+                    $($scratch)*
+                    rseq = in(reg) rseq($counter.offset),
+                    word = in(reg) $counter.word,
+                    by = in(reg) $by,
+                    $($in)*
+                    how = inout(reg) 0_u64 => how,
+                    options(nostack),
+                );
+            }
+            if how != 0 {
+                return false;
+            }
         }
     };
 }

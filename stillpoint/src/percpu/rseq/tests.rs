@@ -31,6 +31,13 @@ fn sections_compute_their_results() {
         assert!(add(counter, 5) && add(counter, 6));
         assert_eq!(areas[cpu].plain[7].load(Relaxed), 11);
 
+        // Bit 0 of the gate decides.
+        for (gate, is_open) in [(0, true), (1, false), (6, true), (7, false), (!0, false)] {
+            assert_eq!(add_open(counter, &gate, 2), is_open);
+            assert_eq!(areas[cpu].plain[7].load(Relaxed), if is_open { 13 } else { 11 });
+            areas[cpu].plain[7].store(11, Relaxed);
+        }
+
         // A stack without capacity, then for six values.
         assert_eq!(push(target, 10), Pushed::Full);
         capacity.store(6, Relaxed);
@@ -50,6 +57,7 @@ fn sections_compute_their_results() {
         for cpu in [cpu as i32, -1, -2] {
             set_cpu(&mut area, cpu);
             assert_eq!(add(counter, 1), cpu >= 0, "sections of `add` do not stop");
+            assert!(cpu >= 0 || !add_open(counter, &0, 1));
             assert_eq!((push(target, 1), pop(target)), (Pushed::Failed, FAILED));
             assert_eq!(push_batch(target, [1].as_ptr(), 1), FAILED);
             assert_eq!(pop_batch(target, popped.as_mut_ptr(), 1), FAILED);

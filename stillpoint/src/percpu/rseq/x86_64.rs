@@ -69,6 +69,23 @@ macro_rules! leave {
     };
 }
 
+/// The end of a section that adds: adds to the word of the current CPU.
+macro_rules! add_to_word {
+    () => {
+        concat!(
+            area_offset!(),
+            "add {t}, {word}\n",
+            // Neither a single `add` to memory nor an indexed address: processors forward such a store to the load of
+            // the next add several cycles later.
+            "mov {x}, qword ptr [{t}]\n",
+            "lea {x}, [{x} + {by}]\n",
+            fault_point!(3),
+            "mov qword ptr [{t}], {x}\n",
+            end!(leave_by!("jmp {failed}", "mov {how:e}, 1\njmp 30f")),
+        )
+    };
+}
+
 /// The end of a section that moves `n` values: copies them, the last one first, and commits the length.
 macro_rules! copy_batch {
     ($from:literal, $to:literal) => {
@@ -92,15 +109,12 @@ macro_rules! copy_batch {
 
 sections! {
     fn add(x) {
-        area_offset!(),
-        "add {t}, {word}",
-        // Neither a single `add` to memory nor an indexed address: processors forward such a store to the load of the
-        // next add several cycles later.
-        "mov {x}, qword ptr [{t}]",
-        "lea {x}, [{x} + {by}]",
-        fault_point!(3),
-        "mov qword ptr [{t}], {x}",
-        end!(leave_by!("jmp {failed}", "mov {how:e}, 1\njmp 30f")),
+        add_to_word!(),
+    }
+
+    fn add_open(x) {
+        unless_mutant!(7, "test byte ptr [{gate}], 1\njne 7f\n", ""),
+        add_to_word!(),
     }
 
     fn push(len, slots) {

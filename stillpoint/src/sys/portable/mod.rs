@@ -191,6 +191,11 @@ pub fn interrupt_sections(_cpu: usize) -> Result<(), Errno> {
     Err(Errno)
 }
 
+/// Always fails.
+pub fn interrupt_all_sections() -> Result<(), Errno> {
+    Err(Errno)
+}
+
 #[cfg(test)]
 mod tests {
     use core::sync::atomic::Ordering::SeqCst;

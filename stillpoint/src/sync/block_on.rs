@@ -1,10 +1,12 @@
-//! Blocks a thread until a poll succeeds or a time limit is reached.
+//! Blocks a thread until a poll succeeds or a time limit is reached; and calls wakers of the program.
 
+use core::mem;
 use core::task::Waker;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Wake;
 
-use crate::sync::{Futex32, Ordering::Relaxed, now, step};
+use super::{Futex32, Ordering::Relaxed, now, step};
 
 /// Wakes the thread. Not by [`thread::unpark`](std::thread::Thread::unpark): a thread's only unpark token belongs to
 /// the program.
@@ -40,5 +42,13 @@ pub fn block_on(until: Option<u64>, mut is_ready: impl FnMut(&Waker) -> bool) ->
             }
             signal.0.wait(QUIET, until);
         }
+    }
+}
+
+/// Calls a waker, outside of locks. If it panics, the panic hook reports that, and other wakers are still called.
+pub fn wake(waker: Waker) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        // Its destructor could panic too.
+        mem::forget(payload);
     }
 }

@@ -1,0 +1,402 @@
+//! Shared pointers whose clones are counted on each CPU.
+//!
+//! An [`ArcOwner`] has the initial reference of the [count](super::count), and each [`Arc`] has one. When the owner is
+//! dropped, or wants the value back, it kills the count. The thread that then finds zero, the last `Arc` or the owner itself,
+//! disposes of the value: it frees it, or hands it to the [`IntoInner`] of the owner, and frees the block.
+//!
+//! # Invariants
+//!
+//! 1. The value is there while the count is not zero. The thread that finds zero has it to itself.
+//! 2. The block is there while `weak` is not zero. That counts the [`Weak`]s, and 1 for all references together, which the
+//!    thread that finds zero gives up last.
+//! 3. `handoff` is stored before the kill, and read by the thread that finds zero, after it. It is null, or owns a reference
+//!    to the [`Handoff`].
+
+use core::borrow::Borrow;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::panic::{RefUnwindSafe, UnwindSafe};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*, fence};
+use std::process::abort;
+use std::sync;
+
+use super::count::{Count, Killed, denied};
+use super::into_inner::{Handoff, IntoInner};
+
+/// The most weak pointers, as for [`std::sync::Weak`].
+const MAX_WEAK: usize = isize::MAX as usize;
+
+struct Inner<T> {
+    count: Count,
+    weak: AtomicUsize,
+    /// A `sync::Arc<Handoff<T>>`, or null. Without the type, so that pointers are covariant.
+    handoff: AtomicPtr<()>,
+    value: ManuallyDrop<T>,
+}
+
+/// The owner of a value that is shared by [`Arc`]s: it makes them, and may have the value back when they are gone.
+///
+/// Dereferences to the value. Its functions are associated ones, as those of [`std::sync::Arc`], because methods would hide
+/// those of the value.
+///
+/// **Keep the owner for as long as clones are made often.** Dropping it, or [`into_inner`](Self::into_inner), *kills* the
+/// count ([`RefCount::kill`](super::RefCount::kill)): the clones that are left, and their clones, are counted as those of
+/// [`std::sync::Arc`] are, and the last one drops the value.
+///
+/// ```
+/// use stillpoint::percpu::{Arc, ArcOwner};
+///
+/// let owner = ArcOwner::new(vec![1, 2, 3]);
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         let state: Arc<Vec<i32>> = ArcOwner::share(&owner);
+///         scope.spawn(move || {
+///             for _ in 0..1000 {
+///                 let request = state.clone(); // changes a word of this CPU
+///                 assert_eq!(request.len(), 3);
+///             }
+///         });
+///     }
+/// });
+/// // Waits until all clones are gone.
+/// let value: Vec<i32> = ArcOwner::into_inner(owner).wait();
+/// assert_eq!(value, [1, 2, 3]);
+/// ```
+///
+/// # Panics
+///
+/// Dropping it panics if the destructor of the value does. If the kernel denies `membarrier(2)` then, although it allowed it
+/// before, the value is leaked.
+pub struct ArcOwner<T> {
+    inner: NonNull<Inner<T>>,
+    /// It may drop a value.
+    value: PhantomData<T>,
+}
+
+/// A shared pointer, as [`std::sync::Arc`] is one, whose clones are counted on each CPU. An [`ArcOwner`] makes the first.
+///
+/// Clone and drop change a word of the current CPU, until the owner is dropped or wants the value back. Those of `std`
+/// change one word in all threads, whose cache line moves from CPU to CPU each time. For what is cloned and dropped all the
+/// time: state that each request, task or connection holds on to.
+///
+/// Besides the value and some words on the heap it takes eight bytes for each CPU that this machine may ever have: see
+/// [`RefCount`](super::RefCount#memory). There are no pointers to slices or trait objects, as Rust has no stable way to
+/// convert to them; `Arc<Box<dyn Trait>>` works. There is no `strong_count` and no `get_mut`: while the owner is there, no
+/// thread knows the count.
+///
+/// # Panics
+///
+/// Dropping the last one, after the owner, panics if the destructor of the value does.
+pub struct Arc<T> {
+    inner: NonNull<Inner<T>>,
+    /// It may drop a value.
+    value: PhantomData<T>,
+}
+
+/// A pointer that does not keep the value alive: see [`ArcOwner::downgrade`]. Clones change one word for all CPUs, as those
+/// of [`std::sync::Weak`] do. [`upgrade`](Self::upgrade) changes a word of the current CPU, as clones of [`Arc`] do.
+pub struct Weak<T> {
+    inner: NonNull<Inner<T>>,
+}
+
+impl<T> ArcOwner<T> {
+    /// Moves the value to the heap.
+    pub fn new(value: T) -> Self {
+        let (weak, handoff) = (AtomicUsize::new(1), AtomicPtr::new(ptr::null_mut()));
+        let inner = Box::new(Inner { count: Count::new(), weak, handoff, value: ManuallyDrop::new(value) });
+        Self { inner: NonNull::from(Box::leak(inner)), value: PhantomData }
+    }
+
+    /// Returns a pointer to the value.
+    #[inline]
+    pub fn share(this: &Self) -> Arc<T> {
+        // SAFETY: the owner has a reference.
+        unsafe { share(this.inner) }
+    }
+
+    /// Returns a pointer that does not keep the value alive.
+    pub fn downgrade(this: &Self) -> Weak<T> {
+        // SAFETY: as above.
+        unsafe { downgrade(this.inner) }
+    }
+
+    /// Waits for all clones to be gone, and gives the value back: [`IntoInner::wait`] blocks, and [`IntoInner`] is a future.
+    ///
+    /// Kills the count at once. Until all clones are gone, others can be made of them, and of [`Weak`]s. If the result is
+    /// dropped, the last clone drops the value.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel denies `membarrier(2)` now, although it allowed it before. The value is leaked.
+    #[track_caller]
+    pub fn into_inner(this: Self) -> IntoInner<T> {
+        let inner = ManuallyDrop::new(this).inner;
+        let handoff = sync::Arc::new(Handoff::new());
+        let stored = sync::Arc::into_raw(sync::Arc::clone(&handoff)).cast_mut();
+        // SAFETY: the initial reference is there.
+        let (count, place) = unsafe { (count(inner), &raw const (*inner.as_ptr()).handoff) };
+        // Relaxed: the kill releases it (3).
+        // SAFETY: as above.
+        unsafe { (*place).store(stored.cast(), Relaxed) };
+        match count.kill() {
+            // SAFETY: this thread has found zero.
+            Killed::Zero => unsafe { dispose(inner) },
+            Killed::Denied => denied(),
+            // An owner kills once, and pointers put what they got.
+            Killed::Pending | Killed::Again | Killed::Overdrawn(_) => {}
+        }
+        IntoInner::new(handoff)
+    }
+}
+
+impl<T> Drop for ArcOwner<T> {
+    fn drop(&mut self) {
+        // SAFETY: the initial reference is there, which the kill puts.
+        if unsafe { count(self.inner) }.kill() == Killed::Zero {
+            // SAFETY: this thread has found zero.
+            unsafe { dispose(self.inner) };
+        }
+    }
+}
+
+impl<T> Arc<T> {
+    /// Returns a pointer that does not keep the value alive.
+    pub fn downgrade(this: &Self) -> Weak<T> {
+        // SAFETY: `this` is a reference.
+        unsafe { downgrade(this.inner) }
+    }
+
+    /// Returns `true` if both point to the same value.
+    pub fn ptr_eq(this: &Self, other: &Self) -> bool {
+        this.inner == other.inner
+    }
+
+    /// Returns the address of the value.
+    pub fn as_ptr(this: &Self) -> *const T {
+        &raw const **this
+    }
+}
+
+impl<T> Clone for Arc<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: `self` is a reference.
+        unsafe { share(self.inner) }
+    }
+}
+
+impl<T> Drop for Arc<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `self` is the reference that is put.
+        if unsafe { count(self.inner) }.put() {
+            // SAFETY: this thread has found zero.
+            unsafe { dispose(self.inner) };
+        }
+    }
+}
+
+impl<T> Weak<T> {
+    /// Returns a pointer to the value, or `None` if the owner and all clones are gone.
+    ///
+    /// ```
+    /// use stillpoint::percpu::ArcOwner;
+    ///
+    /// let owner = ArcOwner::new(5);
+    /// let weak = ArcOwner::downgrade(&owner);
+    /// let clone = weak.upgrade().expect("there is an owner");
+    /// drop(owner);
+    /// assert_eq!(*clone, 5);
+    /// assert!(weak.upgrade().is_some());
+    /// drop(clone);
+    /// assert!(weak.upgrade().is_none());
+    /// ```
+    pub fn upgrade(&self) -> Option<Arc<T>> {
+        // SAFETY: the block is there (2).
+        unsafe { count(self.inner) }.get_unless_zero().then(|| Arc { inner: self.inner, value: PhantomData })
+    }
+
+    /// Returns `true` if both are of the same value.
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        self.inner == other.inner
+    }
+}
+
+impl<T> Clone for Weak<T> {
+    fn clone(&self) -> Self {
+        // SAFETY: the block is there (2).
+        unsafe { downgrade(self.inner) }
+    }
+}
+
+impl<T> Drop for Weak<T> {
+    fn drop(&mut self) {
+        // SAFETY: it is one of those that `weak` counts.
+        unsafe { release(self.inner) };
+    }
+}
+
+/// Returns the count of a block. No reference to the block as a whole, as the thread that finds zero takes the value.
+///
+/// # Safety
+///
+/// The block is there for as long as the result.
+#[inline(always)]
+unsafe fn count<'a, T>(inner: NonNull<Inner<T>>) -> &'a Count {
+    // SAFETY: the caller's contract.
+    unsafe { &(*inner.as_ptr()).count }
+}
+
+/// As [`count`].
+unsafe fn weak<'a, T>(inner: NonNull<Inner<T>>) -> &'a AtomicUsize {
+    // SAFETY: the caller's contract.
+    unsafe { &(*inner.as_ptr()).weak }
+}
+
+/// # Safety
+///
+/// There is a reference.
+#[inline(always)]
+unsafe fn share<T>(inner: NonNull<Inner<T>>) -> Arc<T> {
+    // SAFETY: the caller's contract.
+    unsafe { count(inner) }.get();
+    Arc { inner, value: PhantomData }
+}
+
+/// # Safety
+///
+/// The block is there.
+unsafe fn downgrade<T>(inner: NonNull<Inner<T>>) -> Weak<T> {
+    // Relaxed: the caller keeps the block.
+    // SAFETY: the caller's contract.
+    if unsafe { weak(inner) }.fetch_add(1, Relaxed) > MAX_WEAK {
+        // As `std::sync::Weak`: so many were leaked that the number would soon wrap around.
+        abort();
+    }
+    Weak { inner }
+}
+
+/// Disposes of the value.
+///
+/// # Safety
+///
+/// The caller has found zero.
+#[cold]
+#[inline(never)]
+unsafe fn dispose<T>(inner: NonNull<Inner<T>>) {
+    /// Gives up the block, also if a destructor panics.
+    struct Block<T>(NonNull<Inner<T>>);
+    impl<T> Drop for Block<T> {
+        fn drop(&mut self) {
+            // SAFETY: `weak` counts all references as one, and there is none any more.
+            unsafe { release(self.0) };
+        }
+    }
+    let block = Block(inner);
+    let inner = block.0.as_ptr();
+    // SAFETY: the value belongs to this thread (1), and is taken or dropped once. The rest of the block stays shared.
+    unsafe {
+        // Relaxed: acquired with zero (3).
+        let handoff = (*inner).handoff.load(Relaxed).cast::<Handoff<T>>();
+        if handoff.is_null() {
+            ManuallyDrop::drop(&mut *&raw mut (*inner).value);
+        } else {
+            let value = ManuallyDrop::take(&mut *&raw mut (*inner).value);
+            // Before the value is gone with the owner, as its destructor may be any code.
+            drop(block);
+            sync::Arc::from_raw(handoff).give(value);
+        }
+    }
+}
+
+/// Gives up what `weak` counts as one. The last one frees the block.
+///
+/// # Safety
+///
+/// The caller does not use the block any more.
+unsafe fn release<T>(inner: NonNull<Inner<T>>) {
+    // Release: the last use of the block; pairs with the Acquire below, in the thread that frees it.
+    // SAFETY: the block is there (2).
+    if unsafe { weak(inner) }.fetch_sub(1, Release) == 1 {
+        fence(Acquire);
+        // SAFETY: made by a box. The value is in a `ManuallyDrop`.
+        drop(unsafe { Box::from_raw(inner.as_ptr()) });
+    }
+}
+
+/// What an owner and an `Arc` have in common.
+macro_rules! pointer {
+    ($name:ident) => {
+        // SAFETY: lends `&T` and makes `Arc`s in any thread, and the last reference drops the value wherever it is.
+        unsafe impl<T: Send + Sync> Send for $name<T> {}
+        // SAFETY: as above.
+        unsafe impl<T: Send + Sync> Sync for $name<T> {}
+        impl<T: RefUnwindSafe> UnwindSafe for $name<T> {}
+        impl<T: RefUnwindSafe> RefUnwindSafe for $name<T> {}
+
+        impl<T> Deref for $name<T> {
+            type Target = T;
+
+            #[inline(always)]
+            fn deref(&self) -> &T {
+                // SAFETY: the value is there, as a reference is (1).
+                unsafe { &(*self.inner.as_ptr()).value }
+            }
+        }
+
+        impl<T> AsRef<T> for $name<T> {
+            fn as_ref(&self) -> &T {
+                self
+            }
+        }
+
+        impl<T> Borrow<T> for $name<T> {
+            fn borrow(&self) -> &T {
+                self
+            }
+        }
+
+        impl<T: fmt::Debug> fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (**self).fmt(f)
+            }
+        }
+
+        impl<T: fmt::Display> fmt::Display for $name<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (**self).fmt(f)
+            }
+        }
+    };
+}
+
+pointer!(ArcOwner);
+pointer!(Arc);
+
+// SAFETY: makes `Arc`s in any thread.
+unsafe impl<T: Send + Sync> Send for Weak<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Weak<T> {}
+impl<T: RefUnwindSafe> UnwindSafe for Weak<T> {}
+impl<T: RefUnwindSafe> RefUnwindSafe for Weak<T> {}
+
+impl<T: Default> Default for ArcOwner<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> From<T> for ArcOwner<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<T> fmt::Debug for Weak<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(Weak)")
+    }
+}

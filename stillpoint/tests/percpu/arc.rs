@@ -1,0 +1,263 @@
+//! Pointers whose clones are counted on each CPU.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use stillpoint::percpu::{Arc, ArcOwner, IntoInner, Weak};
+use support::deadline::deadline;
+#[cfg(not(stillpoint_portable))]
+use support::fork;
+use support::time_limit::repetitions;
+use support::variants::in_each_variant;
+
+/// Counts its drops, which follow all uses.
+#[derive(Debug)]
+struct Value<'a> {
+    drops: &'a AtomicU64,
+    uses: AtomicU64,
+}
+
+impl<'a> Value<'a> {
+    fn new(drops: &'a AtomicU64) -> ArcOwner<Self> {
+        ArcOwner::new(Self { drops, uses: AtomicU64::new(0) })
+    }
+}
+
+impl Drop for Value<'_> {
+    fn drop(&mut self) {
+        assert_eq!(self.drops.fetch_add(1, Relaxed), 0, "dropped twice");
+    }
+}
+
+/// Clones and uses in several threads, while `end` ends the owner. Returns what that returned.
+fn share_while<'a, R>(owner: ArcOwner<Value<'a>>, end: impl FnOnce(ArcOwner<Value<'a>>) -> R) -> R {
+    const CLONES: u64 = 200;
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            let state = ArcOwner::share(&owner);
+            scope.spawn(move || {
+                for _ in 0..CLONES {
+                    let clone = state.clone();
+                    // Not a read-modify-write: the drop of the clone orders this before the end.
+                    clone.uses.store(clone.uses.load(Relaxed) + 1, Relaxed);
+                    assert_eq!(clone.drops.load(Relaxed), 0, "used after it was dropped");
+                }
+            });
+        }
+        while owner.uses.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        end(owner)
+    })
+}
+
+#[test]
+fn last_clone_drops_the_value_once() {
+    if !in_each_variant(last_clone_drops_the_value_once) {
+        return;
+    }
+    let _running = deadline();
+    for _ in 0..repetitions(200).max(20) {
+        let drops = AtomicU64::new(0);
+        share_while(Value::new(&drops), drop);
+        assert_eq!(drops.into_inner(), 1);
+    }
+}
+
+#[test]
+fn owner_gets_the_value_back_when_all_clones_are_gone() {
+    if !in_each_variant(owner_gets_the_value_back_when_all_clones_are_gone) {
+        return;
+    }
+    let _running = deadline();
+    for _ in 0..repetitions(200).max(20) {
+        let drops = AtomicU64::new(0);
+        let value = share_while(Value::new(&drops), |owner| ArcOwner::into_inner(owner).wait());
+        assert_eq!(drops.load(Relaxed), 0);
+        assert!(value.uses.load(Relaxed) > 0);
+        drop(value);
+        assert_eq!(drops.into_inner(), 1);
+    }
+}
+
+#[test]
+fn owner_without_clones_gets_the_value_at_once() {
+    let owner = ArcOwner::new("state".to_owned());
+    drop(ArcOwner::share(&owner));
+    assert_eq!(owner.len(), 5);
+    let inner = ArcOwner::into_inner(owner);
+    assert!(inner.is_ready());
+    assert_eq!(format!("{inner:?}"), "IntoInner { is_ready: true, .. }");
+    assert_eq!(inner.wait(), "state");
+}
+
+#[test]
+fn into_inner_is_a_future() {
+    let _running = deadline();
+    let owner = ArcOwner::new(vec![1, 2]);
+    let clone = ArcOwner::share(&owner);
+    let mut future = ArcOwner::into_inner(owner);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut future).poll(&mut context).is_pending());
+    assert_eq!(*clone.clone(), [1, 2]);
+    thread::spawn(move || drop(clone)).join().unwrap();
+    assert_eq!(Pin::new(&mut future).poll(&mut context), Poll::Ready(vec![1, 2]));
+    let again = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut context)));
+    assert!(again.is_err(), "the value is given once");
+}
+
+#[test]
+fn dropped_into_inner_leaves_the_value_to_the_last_clone() {
+    for polled in [false, true] {
+        let drops = AtomicU64::new(0);
+        let owner = Value::new(&drops);
+        let clone = ArcOwner::share(&owner);
+        let mut inner = ArcOwner::into_inner(owner);
+        if polled {
+            assert!(Pin::new(&mut inner).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        drop(inner);
+        assert_eq!(drops.load(Relaxed), 0);
+        drop(clone);
+        assert_eq!(drops.load(Relaxed), 1);
+    }
+}
+
+#[test]
+fn leaked_clone_keeps_the_value() {
+    let drops = AtomicU64::new(0);
+    let owner = Value::new(&drops);
+    let clone = ArcOwner::share(&owner);
+    let inner = ArcOwner::into_inner(owner);
+    // Not leaked for good, as Miri would report that.
+    let clone = std::mem::ManuallyDrop::new(clone);
+    let inner = inner.wait_timeout(Duration::from_millis(5)).expect_err("there is a clone");
+    assert_eq!((inner.is_ready(), drops.load(Relaxed)), (false, 0));
+    drop(std::mem::ManuallyDrop::into_inner(clone));
+    assert!(inner.wait_timeout(Duration::ZERO).is_ok());
+}
+
+#[test]
+fn weak_upgrades_while_there_is_a_value() {
+    if !in_each_variant(weak_upgrades_while_there_is_a_value) {
+        return;
+    }
+    let drops = AtomicU64::new(0);
+    let owner = Value::new(&drops);
+    let weak = ArcOwner::downgrade(&owner);
+    let clone = weak.upgrade().expect("there is an owner");
+    assert!(Weak::ptr_eq(&weak, &Arc::downgrade(&clone)));
+    drop(clone.clone());
+    drop(owner);
+    let second = weak.upgrade().expect("there is a clone");
+    assert!(Arc::ptr_eq(&second, &clone) && Arc::as_ptr(&second) == &raw const *clone);
+    drop((second, clone));
+    assert_eq!(drops.load(Relaxed), 1);
+    assert!(weak.upgrade().is_none() && weak.clone().upgrade().is_none());
+
+    let owner = ArcOwner::<u64>::default();
+    let weak = ArcOwner::downgrade(&owner);
+    assert_eq!(ArcOwner::into_inner(owner).wait(), 0);
+    assert!(weak.upgrade().is_none(), "the value has been given back");
+}
+
+#[test]
+fn upgrade_races_with_the_last_clone() {
+    let _running = deadline();
+    for _ in 0..repetitions(300).max(30) {
+        let drops = AtomicU64::new(0);
+        let owner = Value::new(&drops);
+        let weak = ArcOwner::downgrade(&owner);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while let Some(state) = weak.upgrade() {
+                    assert_eq!(state.drops.load(Relaxed), 0, "used after it was dropped");
+                }
+            });
+            scope.spawn(move || drop(owner));
+        });
+        assert_eq!(drops.load(Relaxed), 1);
+    }
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a destructor");
+    }
+}
+
+#[test]
+fn panic_in_the_destructor_frees_the_block() {
+    let owner = ArcOwner::new(Bomb);
+    let (clone, weak) = (ArcOwner::share(&owner), ArcOwner::downgrade(&owner));
+    drop(owner);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(clone))).is_err());
+    // Miri reports the block if it is leaked.
+    assert!(weak.upgrade().is_none());
+
+    let owner = ArcOwner::new(Bomb);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(owner))).is_err());
+}
+
+#[test]
+fn destructor_finds_its_own_weak_pointers_expired() {
+    struct Cycle(std::cell::OnceCell<Weak<Cycle>>);
+    impl Drop for Cycle {
+        fn drop(&mut self) {
+            assert!(self.0.get().expect("it was set").upgrade().is_none());
+        }
+    }
+    let owner = ArcOwner::new(Cycle(std::cell::OnceCell::new()));
+    assert!(owner.0.set(ArcOwner::downgrade(&owner)).is_ok());
+    let clone = ArcOwner::share(&owner);
+    drop(owner);
+    drop(clone);
+}
+
+#[test]
+fn pointers_are_covariant_and_sent_as_those_of_std() {
+    fn shorten<'a>(
+        owner: ArcOwner<&'static str>,
+        clone: Arc<&'static str>,
+    ) -> (ArcOwner<&'a str>, Arc<&'a str>) {
+        (owner, clone)
+    }
+    fn sent<T: Send + Sync>() {}
+    sent::<(ArcOwner<u64>, Arc<u64>, Weak<u64>)>();
+    sent::<IntoInner<AtomicU64>>();
+    let owner = ArcOwner::from("text");
+    let clone = ArcOwner::share(&owner);
+    let (owner, clone) = shorten(owner, clone);
+    assert_eq!(format!("{owner} {clone:?} {:?}", Arc::downgrade(&clone)), "text \"text\" (Weak)");
+}
+
+#[cfg(not(stillpoint_portable))]
+#[test]
+fn fork_child_frees_its_copy() {
+    if !fork::is_alone(fork_child_frees_its_copy) {
+        return;
+    }
+    let drops = AtomicU64::new(0);
+    let owner = Value::new(&drops);
+    let clone = ArcOwner::share(&owner);
+    let mut parts = Some((owner, clone));
+    fork::in_child(|| {
+        let (owner, clone) = parts.take().expect("they are there");
+        let inner = ArcOwner::into_inner(owner);
+        assert!(!inner.is_ready());
+        drop(clone);
+        assert!(inner.is_ready());
+        drop(inner.wait());
+        assert_eq!(drops.load(Relaxed), 1);
+    });
+    drop(parts);
+    assert_eq!(drops.load(Relaxed), 1);
+}

@@ -1,0 +1,336 @@
+//! Counts that find out when they are zero.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use stillpoint::percpu::RefCount;
+use support::deadline::deadline;
+#[cfg(not(stillpoint_portable))]
+use support::fork;
+use support::panics::message;
+#[cfg(target_os = "linux")]
+use support::rseq;
+use support::time_limit::repetitions;
+use support::variants::in_each_variant;
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Wakes(AtomicU64);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+fn panic_of(f: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
+    message(&*panic).to_owned()
+}
+
+#[test]
+fn count_becomes_zero_once_after_the_kill() {
+    if !in_each_variant(count_becomes_zero_once_after_the_kill) {
+        return;
+    }
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    let count = RefCount::with_callback(move || _ = counted.fetch_add(1, Relaxed));
+    assert_eq!(format!("{count:?}"), "RefCount { killed: false, .. }");
+    for _ in 0..1000 {
+        count.get();
+        assert!(count.try_get());
+    }
+    for _ in 0..1998 {
+        count.put();
+    }
+    assert!(!count.is_killed() && !count.is_zero());
+    assert!(count.kill());
+    assert!(!count.kill(), "the second kill has no effect");
+    assert!(!count.try_get() && count.try_enter().is_none());
+    assert!(count.is_killed() && !count.is_zero());
+    assert_eq!(format!("{count:?}"), "RefCount { killed: true, references: 2, .. }");
+    count.get();
+    count.put();
+    count.put();
+    assert!(!count.is_zero() && !count.wait_timeout(Duration::ZERO));
+    assert_eq!(calls.load(Relaxed), 0);
+    count.put();
+    assert!(count.is_zero() && count.wait_timeout(Duration::ZERO));
+    count.wait();
+    assert_eq!(calls.load(Relaxed), 1);
+}
+
+#[test]
+fn kill_without_references_finds_zero() {
+    for used in [false, true] {
+        let count = RefCount::new();
+        if used {
+            drop(count.try_enter());
+        }
+        assert!(count.kill() && count.is_zero());
+        count.wait();
+        assert!(!count.try_get());
+    }
+}
+
+#[test]
+fn kill_before_the_first_get_takes_no_word() {
+    let count = RefCount::new();
+    count.prepare();
+    assert!(count.kill() && count.is_zero());
+    count.prepare();
+    assert!(!count.try_get());
+}
+
+#[test]
+fn get_on_zero_and_put_beyond_it_panic() {
+    let count = RefCount::new();
+    count.kill();
+    assert!(panic_of(|| count.get()).contains("from a count that is zero"));
+    assert!(panic_of(|| count.put()).contains("more puts than gets"));
+    assert!(count.is_zero(), "neither has an effect");
+
+    let count = RefCount::new();
+    count.put();
+    count.put();
+    assert!(panic_of(|| _ = count.kill()).contains("2 more puts than gets"));
+    assert!(count.is_killed() && count.is_zero());
+    count.wait();
+}
+
+/// Gets and puts in threads that migrate, each put in another thread than its get, while the count is killed.
+#[cfg(target_os = "linux")]
+fn race(threads: usize, gets: usize, unregistered: fn(usize) -> bool) {
+    let cpus = rseq::allowed_cpus();
+    let (count, open, calls) = (AtomicU64::new(0), AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let counted = calls.clone();
+    let references = RefCount::with_callback(move || _ = counted.fetch_add(1, Relaxed));
+    let start = Barrier::new(threads + 1);
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (cpus, references, count, open, start) = (&cpus, &references, &count, &open, &start);
+            scope.spawn(move || {
+                if unregistered(thread) {
+                    rseq::unregister();
+                }
+                start.wait();
+                for get in 0..gets {
+                    if !references.try_get() {
+                        break;
+                    }
+                    open.fetch_add(1, Relaxed);
+                    assert!(!references.is_zero(), "there is a reference");
+                    references.get();
+                    rseq::pin(&[cpus[(get + thread) % cpus.len()]]);
+                    references.put();
+                    count.fetch_add(1, Relaxed);
+                    open.fetch_sub(1, Relaxed);
+                    references.put();
+                }
+            });
+        }
+        start.wait();
+        while count.load(Relaxed) < gets as u64 / 2 {
+            thread::yield_now();
+        }
+        assert!(references.kill());
+        assert!(!references.try_get());
+        references.wait();
+        assert_eq!(open.load(Relaxed), 0, "zero comes after all puts");
+        assert_eq!(calls.load(Relaxed), 1);
+    });
+    assert!(references.is_zero());
+    assert_eq!(calls.load(Relaxed), 1);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn zero_is_exact_while_threads_migrate() {
+    if !in_each_variant(zero_is_exact_while_threads_migrate) {
+        return;
+    }
+    let _running = deadline();
+    for _ in 0..repetitions(50).max(5) {
+        race(3, 200, |_| false);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn registered_and_unregistered_threads_share_a_count() {
+    let _running = deadline();
+    for _ in 0..repetitions(50).max(5) {
+        race(3, 200, |thread| thread % 2 == 0);
+    }
+}
+
+#[test]
+fn kill_races_with_the_first_get() {
+    if !in_each_variant(kill_races_with_the_first_get) {
+        return;
+    }
+    let _running = deadline();
+    for _ in 0..repetitions(500).max(50) {
+        let (count, start) = (RefCount::new(), Barrier::new(3));
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    start.wait();
+                    while let Some(reference) = count.try_enter() {
+                        drop(reference.clone());
+                        assert!(!count.is_zero());
+                    }
+                });
+            }
+            start.wait();
+            count.kill();
+            count.wait();
+        });
+        assert!(count.is_zero());
+    }
+}
+
+#[test]
+fn one_of_several_kills_succeeds() {
+    let _running = deadline();
+    for _ in 0..100 {
+        let (count, kills) = (RefCount::new(), AtomicU64::new(0));
+        count.get();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| kills.fetch_add(u64::from(count.kill()), Relaxed));
+            }
+        });
+        assert_eq!(kills.into_inner(), 1);
+        assert!(!count.is_zero());
+        count.put();
+        assert!(count.is_zero());
+    }
+}
+
+#[test]
+fn waits_and_futures_end_after_the_callback() {
+    let _running = deadline();
+    let called = Arc::new(AtomicBool::new(false));
+    let calls = called.clone();
+    let count = RefCount::with_callback(move || {
+        thread::yield_now();
+        calls.store(true, Release);
+    });
+    let reference = count.try_enter().expect("it is alive");
+    let wakes = [(); 2].map(|()| Arc::new(Wakes::default()));
+    let wakers = wakes.clone().map(Waker::from);
+    let mut future = pin!(count.zero());
+    for waker in &wakers {
+        assert_eq!(future.as_mut().poll(&mut Context::from_waker(waker)), Poll::Pending);
+    }
+    let mut dropped = Box::pin(count.zero());
+    assert_eq!(dropped.as_mut().poll(&mut Context::from_waker(&wakers[0])), Poll::Pending);
+    drop(dropped);
+    count.kill();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            count.wait();
+            assert!(called.load(Acquire));
+        });
+        drop(reference);
+    });
+    // The last waker of a future that exists.
+    assert_eq!(wakes.map(|wakes| wakes.0.load(Relaxed)), [0, 1]);
+    assert_eq!(future.poll(&mut Context::from_waker(&wakers[1])), Poll::Ready(()));
+}
+
+#[test]
+fn panic_in_the_callback_wakes_waiters() {
+    let _running = deadline();
+    let count = RefCount::with_callback(|| panic!("in the callback"));
+    count.get();
+    count.kill();
+    thread::scope(|scope| {
+        scope.spawn(|| count.wait());
+        assert_eq!(panic_of(|| count.put()), "in the callback");
+    });
+    assert!(count.is_zero());
+}
+
+#[test]
+fn panic_inside_a_request_puts_its_reference() {
+    let count = RefCount::new();
+    panic_of(|| {
+        let _request = count.try_enter();
+        panic!("in a request");
+    });
+    count.kill();
+    assert!(count.is_zero());
+}
+
+#[test]
+fn callback_of_a_dropped_count_is_dropped() {
+    struct Dropped(Arc<Mutex<u32>>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            *self.0.lock().unwrap() += 1;
+        }
+    }
+    let drops = Arc::new(Mutex::new(0));
+    let dropped = Dropped(drops.clone());
+    let count = RefCount::with_callback(move || {
+        let _dropped = &dropped;
+        unreachable!("it is not killed");
+    });
+    count.get();
+    drop(count);
+    assert_eq!(*drops.lock().unwrap(), 1);
+}
+
+#[test]
+fn words_of_many_counts_are_used_again() {
+    for round in 0..3 {
+        // More than a block has, and more than are searched.
+        let counts: Vec<_> = (0..3000).map(|_| RefCount::new()).collect();
+        for (index, count) in counts.iter().enumerate() {
+            (0..=index % 5).for_each(|_| count.get());
+        }
+        for (index, count) in counts.iter().enumerate() {
+            (0..index % 5).for_each(|_| count.put());
+            if index % 2 == round % 2 {
+                count.kill();
+                assert!(!count.is_zero(), "count {index} has a reference");
+                count.put();
+                assert!(count.is_zero(), "count {index} has none");
+            }
+        }
+    }
+}
+
+#[cfg(not(stillpoint_portable))]
+#[test]
+fn fork_child_kills_its_copy() {
+    if !fork::is_alone(fork_child_kills_its_copy) {
+        return;
+    }
+    let count = RefCount::new();
+    count.get();
+    let mut future = Box::pin(count.zero());
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
+    fork::in_child(|| {
+        assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
+        assert!(count.kill() && !count.is_zero());
+        count.put();
+        assert!(count.is_zero());
+        assert_eq!(future.as_mut().poll(&mut context), Poll::Ready(()));
+    });
+    drop(future);
+    assert!(!count.is_killed());
+    assert!(count.kill() && !count.is_zero());
+    count.put();
+    assert!(count.is_zero());
+}
