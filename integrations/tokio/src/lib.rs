@@ -1,7 +1,7 @@
 //! The [`stillpoint`] library in [tokio](https://docs.rs/tokio) runtimes.
 //!
 //! The library needs no runtime, and its futures work in any: grace periods, replaced values, the end of a domain. What
-//! they are, and which calls block, is in the [guide](stillpoint::guide::async_code). This crate adds what depends on
+//! they are, and which calls block, is in the [guide](https://docs.rs/stillpoint/latest/stillpoint/guide/async_code/). This crate adds what depends on
 //! the runtime:
 //!
 //! - [`BuilderExt::hint_idle_on_park`]: grace periods skip the worker threads that have nothing to do.
