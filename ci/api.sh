@@ -12,11 +12,11 @@ list() {
     "${command[@]}" -sss >"$out/$1.txt" 2>"$out/log" || { cat "$out/log" >&2; return 1; }
     # From `impl<T> core::marker::Send for Type<T> where T: Send` to `Type<T> where T: Send: Send, ...`. Without the
     # unstable traits, and traits of the compiler.
-    "${command[@]}" -s 2>/dev/null | grep '^impl' | grep -vxFf <(grep '^impl' "$out/$1.txt") |
+    { "${command[@]}" -s 2>/dev/null | grep '^impl' | grep -vxFf <(grep '^impl' "$out/$1.txt") || true; } |
         sed -E 's/^impl(<.*>)? (!?)([a-z_:]*::)?([A-Za-z]+(<.*>)?) for (.*)$/\6\t\2\4/' |
-        grep -vE $'\t!?(Freeze|UnsafeUnpin|StructuralPartialEq)$' | sort -u |
+        { grep -vE $'\t!?(Freeze|UnsafeUnpin|StructuralPartialEq)$' || true; } | sort -u | # a package may have no types
         awk -F '\t' '$1 != type { if (NR > 1) print type ": " traits; type = $1; traits = $2; next }
-            { traits = traits " " $2 } END { print type ": " traits }' >"$out/$1-traits.txt"
+            { traits = traits " " $2 } END { if (NR > 0) print type ": " traits }' >"$out/$1-traits.txt"
 }
 list stillpoint stillpoint/Cargo.toml lock_api_05,lock-events,metrics,serde,signal-fence,tracing
 list stillpoint-collections collections/Cargo.toml ""
