@@ -302,9 +302,9 @@ unsafe fn dispose<T>(inner: NonNull<Inner<T>>) {
         // Relaxed: acquired with zero (3).
         let handoff = (*inner).handoff.load(Relaxed).cast::<Handoff<T>>();
         if handoff.is_null() {
-            ManuallyDrop::drop(&mut *&raw mut (*inner).value);
+            ManuallyDrop::drop(&mut (*inner).value);
         } else {
-            let value = ManuallyDrop::take(&mut *&raw mut (*inner).value);
+            let value = ManuallyDrop::take(&mut (*inner).value);
             // Before the value is gone with the owner, as its destructor may be any code.
             drop(block);
             sync::Arc::from_raw(handoff).give(value);

@@ -157,7 +157,9 @@ impl CpuWord {
 impl Drop for CpuWord {
     fn drop(&mut self) {
         // No thread adds to it, as none has a reference to `self`.
-        NonNull::new(*self.all.get_mut()).filter(|word| word.as_ptr() != CLOSED).map(give_back);
+        if let Some(word) = NonNull::new(*self.all.get_mut()).filter(|word| word.as_ptr() != CLOSED) {
+            give_back(word);
+        }
     }
 }
 
@@ -188,14 +190,14 @@ fn give_back(first: NonNull<u64>) {
 /// Returns a word without an owner, in the area of CPU 0; `None` if there is no memory.
 fn free_word() -> Option<NonNull<u64>> {
     let of = |block: &AtomicPtr<Block>| {
-        // Acquire: sees the header; pairs with the Releases in `Block::new` and `give_back`.
+        // Acquire: sees the header; pairs with the Releases in `Block::allocate` and `give_back`.
         // SAFETY: published, so initialized, and never freed (5).
         unsafe { block.load(Acquire).as_ref() }
     };
     let following = |block: Option<&'static Block>| iter::successors(block, move |block| of(&block.next));
     let from_hint = following(of(&HINT)).take(SEARCHED);
     let from_newest = following(of(&BLOCKS)).take(SEARCHED);
-    from_hint.chain(from_newest).find_map(Block::take).or_else(Block::new)
+    from_hint.chain(from_newest).find_map(Block::take).or_else(Block::allocate)
 }
 
 impl Block {
@@ -221,7 +223,7 @@ impl Block {
 
     /// Allocates a block. Takes its first word.
     #[cold]
-    fn new() -> Option<NonNull<u64>> {
+    fn allocate() -> Option<NonNull<u64>> {
         let layout = Layout::array::<Area>(possible_cpus().checked_add(1)?).ok()?;
         // Many CPUs may be possible that never exist: nothing is written to their areas.
         let start = Memory::sparse(layout)?.start::<Self>();

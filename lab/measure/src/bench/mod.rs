@@ -44,7 +44,12 @@ const BENCHES: [Offer; 15] = [
         arc::run,
     ),
     ("hazard", "Hazard pointers: protecting one value or eight, and retiring", 30.0, hazard::run),
-    ("percpu", "Per-CPU counters, pools, histograms, reference counts, and the CPU number", 40.0, percpu::run),
+    (
+        "percpu",
+        "Per-CPU counters, pools, histograms, reference counts, and the CPU number",
+        40.0,
+        percpu::run,
+    ),
     ("lock", "Mutexes: throughput, fairness, and how long threads wait", 600.0, lock::run),
     (
         "lock-ablation",
