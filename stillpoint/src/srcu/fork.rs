@@ -106,10 +106,11 @@ mod tests {
             fence::stats,
             lock::Mutex::<()>::new,
             percpu::Counter::<u64>::new,
+            percpu::RefCount::new,
             rcu::stats,
             srcu::Domain::new,
             arc::ArcCell::<std::sync::Arc<u8>>::load,
         );
-        assert_eq!(orders(), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(orders(), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }
