@@ -8,11 +8,11 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use super::races;
 use stillpoint::percpu::{Arc, ArcOwner, IntoInner, Weak};
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork;
-use support::time_limit::repetitions;
 use support::variants::in_each_variant;
 
 /// Counts its drops, which follow all uses.
@@ -36,7 +36,7 @@ impl Drop for Value<'_> {
 
 /// Clones and uses in several threads, while `end` ends the owner. Returns what that returned.
 fn share_while<'a, R>(owner: ArcOwner<Value<'a>>, end: impl FnOnce(ArcOwner<Value<'a>>) -> R) -> R {
-    const CLONES: u64 = 200;
+    const CLONES: u64 = if cfg!(miri) { 20 } else { 200 };
     thread::scope(|scope| {
         for _ in 0..3 {
             let state = ArcOwner::share(&owner);
@@ -62,7 +62,7 @@ fn last_clone_drops_the_value_once() {
         return;
     }
     let _running = deadline();
-    for _ in 0..repetitions(200).max(20) {
+    for _ in 0..races(200) {
         let drops = AtomicU64::new(0);
         share_while(Value::new(&drops), drop);
         assert_eq!(drops.into_inner(), 1);
@@ -75,7 +75,7 @@ fn owner_gets_the_value_back_when_all_clones_are_gone() {
         return;
     }
     let _running = deadline();
-    for _ in 0..repetitions(200).max(20) {
+    for _ in 0..races(200) {
         let drops = AtomicU64::new(0);
         let value = share_while(Value::new(&drops), |owner| ArcOwner::into_inner(owner).wait());
         assert_eq!(drops.load(Relaxed), 0);
@@ -169,7 +169,7 @@ fn weak_upgrades_while_there_is_a_value() {
 #[test]
 fn upgrade_races_with_the_last_clone() {
     let _running = deadline();
-    for _ in 0..repetitions(300).max(30) {
+    for _ in 0..races(300) {
         let drops = AtomicU64::new(0);
         let owner = Value::new(&drops);
         let weak = ArcOwner::downgrade(&owner);

@@ -9,3 +9,9 @@ mod arc;
 mod counters;
 mod pool;
 mod ref_count;
+
+/// Returns how often a race is repeated: `count` times, or fewer on slow machines.
+fn races(count: usize) -> usize {
+    let least = if cfg!(miri) { 4 } else { count / 10 };
+    support::time_limit::repetitions(count).max(least)
+}

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use super::races;
 use stillpoint::percpu::RefCount;
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
@@ -16,7 +17,6 @@ use support::fork;
 use support::panics::message;
 #[cfg(target_os = "linux")]
 use support::rseq;
-use support::time_limit::repetitions;
 use support::variants::in_each_variant;
 
 /// Counts its wake-ups.
@@ -157,7 +157,7 @@ fn zero_is_exact_while_threads_migrate() {
         return;
     }
     let _running = deadline();
-    for _ in 0..repetitions(50).max(5) {
+    for _ in 0..races(50) {
         race(3, 200, |_| false);
     }
 }
@@ -166,7 +166,7 @@ fn zero_is_exact_while_threads_migrate() {
 #[test]
 fn registered_and_unregistered_threads_share_a_count() {
     let _running = deadline();
-    for _ in 0..repetitions(50).max(5) {
+    for _ in 0..races(50) {
         race(3, 200, |thread| thread % 2 == 0);
     }
 }
@@ -177,7 +177,7 @@ fn kill_races_with_the_first_get() {
         return;
     }
     let _running = deadline();
-    for _ in 0..repetitions(500).max(50) {
+    for _ in 0..races(500) {
         let (count, start) = (RefCount::new(), Barrier::new(3));
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -200,7 +200,7 @@ fn kill_races_with_the_first_get() {
 #[test]
 fn one_of_several_kills_succeeds() {
     let _running = deadline();
-    for _ in 0..100 {
+    for _ in 0..races(500) {
         let (count, kills) = (RefCount::new(), AtomicU64::new(0));
         count.get();
         thread::scope(|scope| {
