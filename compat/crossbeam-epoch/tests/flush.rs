@@ -126,7 +126,7 @@ fn two_flushes_run_what_a_living_thread_has_deferred(way: &impl Participants) {
                 defer(&participant, 10, ran);
                 // In crossbeam-epoch the other thread does not see it before.
                 participant.pin().flush();
-                step.store(2 * round + 1, Release);
+                step.fetch_max(2 * round + 1, Release);
                 until(2 * round + 2);
             }
             done.store(true, Release);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use stillpoint::rcu::{self, GracePeriod};
 use stillpoint::{Domain, qsbr, srcu};
@@ -37,6 +38,8 @@ pub(super) trait Flavor: 'static {
     const NAME: &str;
     /// Signal handlers may read.
     const READS_IN_HANDLERS: bool = true;
+    /// How long a thread may sleep that nothing else wakes.
+    const LONGEST_TIMER: Duration = Duration::ZERO;
 
     type Domain: Domain;
     fn domain() -> &'static Self::Domain;
@@ -227,6 +230,8 @@ static DOMAIN: srcu::Domain = srcu::Domain::new();
 
 impl Flavor for Srcu {
     const NAME: &str = "srcu";
+    /// A thread that defers is slowed down by up to a second at a time, also inside a section, which only it can end.
+    const LONGEST_TIMER: Duration = Duration::from_secs(1);
 
     type Domain = srcu::Domain;
     fn domain() -> &'static srcu::Domain {

@@ -136,7 +136,7 @@ impl Coordinator {
 
         fastrand::seed(rng.u64(..));
         let end = state.elapsed() + INTERVAL.min(self.total);
-        let mut stillness = Stillness::new();
+        let mut stillness = Stillness::beside_timers(F::LONGEST_TIMER);
         while state.elapsed() < end {
             self.tick::<F>();
             if alternating && stillness.check(|thread| state.excuses(thread)) {
@@ -189,7 +189,10 @@ impl Coordinator {
             threads.push(thread::Builder::new().spawn(seeded(body)).context("cannot start another thread")?);
         }
         // Most of a short run is for intervals in which readers count their sections.
-        let (end, mut stillness) = (state.elapsed() + (2 * INTERVAL).min(self.total / 4), Stillness::new());
+        let (end, mut stillness) = (
+            state.elapsed() + (2 * INTERVAL).min(self.total / 4),
+            Stillness::beside_timers(F::LONGEST_TIMER),
+        );
         while state.elapsed() < end && !threads.is_empty() {
             self.tick::<F>();
             if stillness.check(|thread| state.excuses(thread)) {
@@ -215,7 +218,7 @@ impl Coordinator {
 
     fn wait_for<F: Flavor>(&self, threads: Vec<JoinHandle<()>>, what: &str) -> anyhow::Result<()> {
         let begin = self.state.clock();
-        let mut stillness = Stillness::new();
+        let mut stillness = Stillness::beside_timers(F::LONGEST_TIMER);
         while !threads.iter().all(JoinHandle::is_finished) {
             self.tick::<F>();
             let waited = self.state.clock() - begin;

@@ -2,7 +2,8 @@
 //!
 //! Where no thread has a timer, and none gets signals, a wait ends only by what another thread does. So if all threads
 //! sleep, and none of them has run since the last look, the wake-up of those that wait is lost. Beside other load,
-//! threads are ready to run instead, and do not count as asleep. On an idle machine a lost wake-up shows after 100 ms.
+//! threads are ready to run instead, and do not count as asleep. On an idle machine a lost wake-up shows after 100 ms,
+//! or that much after the longest timer.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{Pid, gettid};
 
-/// Looks that must show the same, and the time between two of them: longer than most timers of the library.
-const LOOKS: u32 = 10;
+/// The time between two looks, and how long they must show the same: longer than most timers of the library.
 const PERIOD: Duration = Duration::from_millis(10);
+const LONG: Duration = Duration::from_millis(100);
 
 /// What the threads did at the last look.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(super) struct Stillness {
     /// The threads, and how often each has gone to sleep; empty if one was running, or ready to.
     threads: Vec<(u64, u64)>,
     looks: u32,
+    /// Looks that must show the same.
+    needed: u32,
     next: Instant,
 }
 
@@ -30,7 +33,13 @@ pub(super) fn this_thread() -> u64 {
 
 impl Stillness {
     pub(super) fn new() -> Self {
-        Self { threads: Vec::new(), looks: 0, next: Instant::now() + PERIOD }
+        Self::beside_timers(Duration::ZERO)
+    }
+
+    /// For threads that may sleep for up to `longest` until a timer wakes them.
+    pub(super) fn beside_timers(longest: Duration) -> Self {
+        let needed = (longest + LONG).div_duration_f64(PERIOD) as u32;
+        Self { threads: Vec::new(), looks: 0, needed, next: Instant::now() + PERIOD }
     }
 
     /// Returns `true` if no thread of the process has run for a while, and none is ready to, but for the caller and those
@@ -45,7 +54,7 @@ impl Stillness {
         let threads = sleeping(|thread| thread == own || excused(thread)).unwrap_or_default();
         self.looks = if !threads.is_empty() && threads == self.threads { self.looks + 1 } else { 0 };
         self.threads = threads;
-        self.looks >= LOOKS
+        self.looks >= self.needed
     }
 }
 

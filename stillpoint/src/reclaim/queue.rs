@@ -37,7 +37,7 @@
 //! | `worker_end` | owner | the position after the last callback that the owner must not run |
 //! | `added`, `freed` | owner | what the owner has pushed and run since its last report to the backlog |
 //! | `completed` | consumer | callbacks that have run |
-//! | `claim` | all | [`FREE`], [`CLAIMED`], or [`WANTED`]: claimed, and the worker sleeps until it is free again |
+//! | `claim` | all | [`FREE`], [`CLAIMED`], [`BY_WORKER`], or [`WANTED`]: claimed, and the worker sleeps until it is free again |
 //! | others | consumer | as shown |
 //!
 //! # Invariants
@@ -159,8 +159,9 @@ struct Consumer {
 // States of `Front::claim`.
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
+const BY_WORKER: u32 = 2;
 /// Claimed, and the consumer wakes the worker afterwards.
-const WANTED: u32 = 2;
+const WANTED: u32 = 3;
 
 // SAFETY: the owner alone accesses its end of `blocks`, and the thread that has set `claim` alone accesses `consumer`;
 // everything else is atomic. Callbacks are `Send`.
@@ -306,24 +307,25 @@ impl Queue {
         self.owner.freed.bytes() >= self.owner.added.bytes() + FLUSH_BYTES / 16
     }
 
-    /// Claims the front if it is free.
-    fn try_claim(&self) -> Option<Claim<'_>> {
+    /// Claims the front if it is free: `by` is [`CLAIMED`] or [`BY_WORKER`]. Otherwise returns its state.
+    fn try_claim(&self, by: u32) -> Result<Claim<'_>, u32> {
         // Acquire: what the last consumer did; pairs with the Release in `Claim::release`. Relaxed: a failure reads
         // nothing else.
-        let claimed = self.front.claim.compare_exchange(FREE, CLAIMED, Acquire, Relaxed);
-        claimed.is_ok().then_some(Claim(self))
+        self.front.claim.compare_exchange(FREE, by, Acquire, Relaxed).map(|_| Claim(self))
     }
 
     /// For the worker: claims the front, or has the consumer wake the worker afterwards.
     fn claim_or_want(&self) -> Result<Claim<'_>, ClaimedByOwner> {
         loop {
-            if let Some(claim) = self.try_claim() {
-                return Ok(claim);
-            }
+            let claimed = match self.try_claim(BY_WORKER) {
+                Ok(claim) => return Ok(claim),
+                Err(claimed) => claimed,
+            };
             // Relaxed: the mark publishes nothing.
-            match self.front.claim.compare_exchange(CLAIMED, WANTED, Relaxed, Relaxed) {
-                Ok(_) | Err(WANTED) => return Err(ClaimedByOwner),
-                Err(_) => {}
+            if claimed == WANTED
+                || self.front.claim.compare_exchange(claimed, WANTED, Relaxed, Relaxed).is_ok()
+            {
+                return Err(ClaimedByOwner);
             }
         }
     }
@@ -361,7 +363,7 @@ impl Queue {
         run: impl Fn(Callback, &mut Option<Protected>),
         count: impl FnOnce(Amount),
     ) -> bool {
-        let Some(claim) = self.try_claim() else { return false };
+        let Ok(claim) = self.try_claim(BY_WORKER) else { return false };
         let leave = claim.with(|consumer| {
             consumer.advance(self, engine);
             // Not if nothing lies behind those that are ready: the owner may have stopped, and there is no grace period to
@@ -386,7 +388,7 @@ impl Queue {
         run: impl Fn(Callback, &mut Option<Protected>),
     ) -> bool {
         // The worker has the claim, or this thread itself: a destructor that it runs here may defer something.
-        let Some(claim) = self.try_claim() else { return false };
+        let Ok(claim) = self.try_claim(CLAIMED) else { return false };
         claim.with(|consumer| consumer.advance(self, engine));
         // SAFETY: this is the owner, and the consumer gives up the block (4).
         let keep = |block| unsafe { self.owner.blocks.keep(block) };

@@ -3,7 +3,7 @@
 //!
 //! A visitor is a consumer as others are: it claims the front, and proceeds to the next queue if another thread has claimed it.
 
-use super::{BATCH, Consumer, Queue, WANTED};
+use super::{BATCH, BY_WORKER, CLAIMED, Consumer, Queue, WANTED};
 use crate::grace_period::engine::Engine;
 use crate::reclaim::backlog::Amount;
 use crate::reclaim::blocks::Block;
@@ -17,6 +17,8 @@ use crate::sync::{Ordering::*, now};
 pub struct Visit {
     /// Another thread is the consumer. Nothing has been done.
     pub is_claimed: bool,
+    /// That thread is the worker.
+    pub by_worker: bool,
     /// The caller must wake the worker, which has found the queue claimed.
     pub is_wanted: bool,
     /// A callback has run.
@@ -26,13 +28,19 @@ pub struct Visit {
 }
 
 impl Visit {
-    const CLAIMED: Self = Self { is_claimed: true, is_wanted: false, has_run: false, leaves_some: true };
+    /// Another thread has claimed the queue in this way.
+    fn claimed(by: u32) -> Self {
+        Self { is_claimed: true, by_worker: by == BY_WORKER, leaves_some: true, ..Self::default() }
+    }
 }
 
 impl Queue {
     /// Assigns a cookie to all callbacks, unless some wait for an earlier grace period than the others can have.
     pub fn expect_grace_period<R>(&self, engine: &Engine<R>) -> Visit {
-        let Some(claim) = self.try_claim() else { return Visit::CLAIMED };
+        let claim = match self.try_claim(CLAIMED) {
+            Ok(claim) => claim,
+            Err(by) => return Visit::claimed(by),
+        };
         let leaves_some = !claim.with(|consumer| consumer.accelerate_all(self, engine));
         Visit { is_wanted: claim.release() == WANTED, leaves_some, ..Visit::default() }
     }
@@ -45,7 +53,10 @@ impl Queue {
         run: impl Fn(Callback, &mut Option<Protected>),
         count: impl FnOnce(Amount),
     ) -> Visit {
-        let Some(claim) = self.try_claim() else { return Visit::CLAIMED };
+        let claim = match self.try_claim(CLAIMED) {
+            Ok(claim) => claim,
+            Err(by) => return Visit::claimed(by),
+        };
         claim.with(|consumer| consumer.advance(self, engine));
         let has_run = claim.run(BATCH, |_| false, Block::free, run, count);
         Visit { is_wanted: claim.release() == WANTED, has_run, ..Visit::default() }

@@ -100,21 +100,23 @@ impl CallbackWorker {
                 }
                 loop {
                     let visit = self.wake_for(queue.expect_grace_period(&domain.core().engine), domain);
-                    let is_needed = Self::must_wait_for(index, queue, own, domain);
+                    let is_needed = visit.by_worker || Self::must_wait_for(index, queue, own, domain);
                     if !(visit.is_claimed && is_needed && patience.pause()) {
                         leaves_some |= visit.leaves_some && is_needed;
                         break;
                     }
                 }
             }
-            let needed = domain.core().engine.snapshot();
-            let is_served = || domain.core().engine.is_done(needed);
+            let engine = &domain.core().engine;
+            let completed = engine.completed();
+            let needed = engine.snapshot();
+            let is_served = || engine.is_done(needed);
             if !try_synchronize(domain) {
                 // Another thread was faster, and serves this one too, or a reader blocks the grace period.
                 while !is_served() && Self::another_leads(domain) && patience.pause() {}
             }
-            // Again, if a grace period that had begun kept some from this one, or this one failed.
-            let is_blocked = !is_served() && !Self::another_leads(domain);
+            // Again, if a grace period that had begun kept some from this one, or kept this thread from leading.
+            let is_blocked = !is_served() && !Self::another_leads(domain) && engine.completed() == completed;
             let is_done = is_served() && !leaves_some;
             if is_blocked || is_done || !patience.pause() {
                 return true;
@@ -140,8 +142,8 @@ impl CallbackWorker {
                 };
                 let visit = queue.run_ready(&domain.core().engine, run, count);
                 let visit = self.wake_for(visit, domain);
-                let is_needed = || visit.is_claimed && Self::must_wait_for(index, queue, own, domain);
-                let goes_on = visit.has_run || is_needed() && patience.pause();
+                let is_needed = || visit.by_worker || Self::must_wait_for(index, queue, own, domain);
+                let goes_on = visit.has_run || visit.is_claimed && is_needed() && patience.pause();
                 if !goes_on {
                     break;
                 }
@@ -159,7 +161,7 @@ impl CallbackWorker {
         engine.in_progress().is_some() && !is_held_up
     }
 
-    /// Returns `true` if no other thread will run what is in the queue, but for the worker.
+    /// Returns `true` if no other thread will run what is in the queue.
     fn must_wait_for(index: usize, queue: &Queue, own: Option<&Queue>, domain: &impl RawDomain) -> bool {
         own.is_some_and(|own| core::ptr::eq(own, queue)) || !domain.has_active_owner(index)
     }
