@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Tests of per-CPU data beyond `cargo test`: with faults at every point of every rseq critical section, with each step
-# broken (the tests must fail), without optimization and with link-time optimization, without the C library's
-# registration, with rseq denied, under valgrind, single-stepped by a debugger, with musl, on other architectures
-# (assembly and fallback), and in a library that is closed. Takes two minutes after the builds.
+# broken (the tests must fail), by an old compiler, without optimization, without the C library's registration, with
+# rseq denied, under valgrind, single-stepped by a debugger, and in a library that is closed; the assembly of other
+# architectures. Takes two minutes after the builds.
+#
+#   ci/percpu.sh      these
+#   ci/percpu.sh all  and with link-time optimization, with musl, and in an emulator of aarch64: minutes more
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -60,10 +63,8 @@ echo "-- the sections of compilers without labels: Rust $rust_oldest"
 RUSTC_WORKSPACE_WRAPPER=$cfg_faults cargo "+$rust_oldest" test --package stillpoint --release --target-dir target/oldest \
     --quiet --test faults_percpu --test percpu
 
-echo "-- without optimization, and across all crates"
+echo "-- without optimization"
 cargo test --workspace --quiet "${tests[@]}"
-CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
-    cargo test --package stillpoint --release --target-dir target/lto --quiet --test percpu -- pool::
 
 echo "-- rseq is denied, and the C library does not register threads"
 torture=${CARGO_TARGET_DIR:-target}/release/torture
@@ -100,21 +101,28 @@ RUSTFLAGS="-C target-feature=+crt-static" cargo build --package stillpoint --tar
     --target-dir target/static --release --example assembly
 target/static/x86_64-unknown-linux-gnu/release/examples/assembly
 
+echo "-- aarch64 and riscv64: assembly"
+for target in aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu; do
+    cargo rustc --package stillpoint --release --lib --target "$target" -- -D warnings
+done
+
+echo "-- a shared library is closed while threads use it"
+cargo build --workspace --example unloaded
+cargo test --workspace --quiet --test percpu_unload -- --include-ignored
+
+[[ ${1-} == all ]] || exit 0
+echo "-- across all crates"
+CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
+    cargo test --package stillpoint --release --target-dir target/lto --quiet --test percpu -- pool::
+
 echo "-- musl: the C library does not register threads"
 RUSTC_WORKSPACE_WRAPPER=$cfg_faults cargo test --package stillpoint --target x86_64-unknown-linux-musl \
     --target-dir target/faults --quiet "${tests[@]}" --test percpu_memory --test percpu_allocator --test faults_percpu
 
-echo "-- aarch64 and riscv64: assembly; aarch64: uninterrupted sections, and the fallback"
-for target in aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu; do
-    cargo rustc --package stillpoint --release --lib --target "$target" -- -D warnings
-done
+echo "-- aarch64: uninterrupted sections, and the fallback"
 # The emulator has no rseq and cannot start programs, so each test runs in its own process, not in a child.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --lib percpu::rseq
 STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
     --test percpu -- pool:: ref_count:: arc::
-
-echo "-- a shared library is closed while threads use it"
-cargo build --workspace --example unloaded
-cargo test --workspace --quiet --test percpu_unload -- --include-ignored

@@ -93,6 +93,7 @@ fn take<T>() -> Option<Box<MaybeUninit<T>>> {
 ///
 /// `value` comes from a `Box<T>`, and is not used again.
 pub unsafe fn drop<T>(value: *mut ()) {
+    const { assert!(size_of::<T>() != 0, "a `Box` of it has no memory") };
     let memory = Memory(value.cast::<T>());
     // SAFETY: the caller's contract.
     unsafe { memory.0.drop_in_place() };

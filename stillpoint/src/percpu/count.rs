@@ -36,8 +36,8 @@
 //! 3. *The count is not zero while `BIAS` is in it*, whatever part of the gets and puts it has: they are fewer than `BIAS`.
 //! 4. *Zero means that there is no reference*: by (1) and (2) the count is exact once the kill has added the sum, in one
 //!    step. While there is a reference it is above zero, and only the owner of a reference may get.
-//! 5. *One thread finds zero*, as one operation changes the count to zero, and no get follows: [`Count::try_get`] fails on a
-//!    killed count, [`Count::get_unless_zero`] on one that is zero.
+//! 5. *One thread finds zero*, whatever threads do that have no reference, as one operation takes the count from above zero
+//!    to zero or below, and none increments it then: a get compares and increments in one step.
 //!
 //! # Orderings
 //!
@@ -69,7 +69,7 @@ pub enum Killed {
     Pending,
     /// There is none: the caller does what follows zero.
     Zero,
-    /// There were so many more puts than gets. The count is zero now.
+    /// There is none: there were so many more puts than gets.
     Overdrawn(u64),
     /// The kernel denies the interrupt, although it allowed it before. The count is never zero.
     Denied,
@@ -114,15 +114,7 @@ impl Count {
     #[inline(never)]
     #[track_caller]
     fn get_slow(&self) {
-        if self.add_to_word(ONE) {
-            return;
-        }
-        // Relaxed: see the module.
-        let before = self.count.fetch_add(ONE, Relaxed);
-        if references(before) <= 0 {
-            self.count.fetch_sub(ONE, Relaxed);
-            panic!("a reference was taken from a count that is zero");
-        }
+        assert!(self.get_unless_zero_slow(), "a reference was taken from a count that is zero");
     }
 
     /// Gets a reference, unless the count has been killed.
@@ -184,10 +176,7 @@ impl Count {
             return false;
         }
         let before = self.put_shared();
-        if before <= 0 {
-            self.count.fetch_add(ONE, Relaxed);
-            panic!("a count of zero was decremented: there were more puts than gets");
-        }
+        assert!(before > 0, "a count of zero was decremented: there were more puts than gets");
         before == 1
     }
 
@@ -219,10 +208,7 @@ impl Count {
         match left {
             1.. => Killed::Pending,
             0 => Killed::Zero,
-            _ => {
-                self.count.store(SHARED | KILLED, Relaxed);
-                Killed::Overdrawn(left.unsigned_abs())
-            }
+            _ => Killed::Overdrawn(left.unsigned_abs()),
         }
     }
 
@@ -234,18 +220,14 @@ impl Count {
     /// Returns `true` if the count has been killed, and all references have been put.
     pub fn is_zero(&self) -> bool {
         // Acquire: sees what was done with the references; pairs with the Releases in `put_shared` and `kill`.
-        references(self.count.load(Acquire)) == 0
+        references(self.count.load(Acquire)) <= 0
     }
 
     /// Returns the number of references of a count that has been killed.
     pub fn references(&self) -> Option<u64> {
         let count = self.count.load(Relaxed);
         // Still with `BIAS` while it is being killed.
-        (count & KILLED != 0)
-            .then(|| references(count))
-            .filter(|count| *count < (BIAS / ONE / 2) as i64)?
-            .try_into()
-            .ok()
+        (count & KILLED != 0).then(|| references(count).max(0) as u64).filter(|count| *count < BIAS / ONE / 2)
     }
 }
 

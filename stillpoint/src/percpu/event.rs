@@ -8,7 +8,7 @@
 //! futures of that are woken for nothing.
 
 use core::mem;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use core::task::{Context, Poll, Waker};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,10 +42,14 @@ impl Waiters {
 
 static WAITERS_OF_ALL: ForkSafe<Mutex<Waiters>> = ForkSafe::new(Mutex::new(Waiters::new(0)));
 
-/// Futures that are polled in the child become waiters again, with numbers that no future of the parent has.
+/// Futures that are polled in the child become waiters again, with numbers that no future of its ancestors has.
 static FORK: ForkHook = ForkHook::in_child(7, || {
+    /// The forks from the first process to this one.
+    static GENERATION: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: the only thread.
+    let generation = GENERATION.fetch_add(1, Relaxed) + 1;
     // SAFETY: the child has one thread, which is in no function of this module.
-    unsafe { WAITERS_OF_ALL.overwrite(Mutex::new(Waiters::new(1 << 63))) };
+    unsafe { WAITERS_OF_ALL.overwrite(Mutex::new(Waiters::new(generation << 48))) };
 });
 init_array!(register_for_fork(&FORK));
 

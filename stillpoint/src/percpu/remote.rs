@@ -1,6 +1,6 @@
 //! Interrupts of the sections of other CPUs, and exclusive access to an area by its stop word. See (6) of [`super::rseq`].
 
-use core::sync::atomic::{AtomicU8, Ordering::*};
+use core::sync::atomic::{AtomicU8, Ordering::*, fence};
 
 use super::owner::{current_owner, died_in_fork};
 use super::rseq::CpuArea;
@@ -33,6 +33,8 @@ pub fn interrupt_all() -> Option<()> {
     if result.is_err() {
         AVAILABLE.store(NO, Relaxed);
     }
+    // The kernel leaves its own fence out if the process has one thread.
+    fence(SeqCst);
     result.ok()
 }
 

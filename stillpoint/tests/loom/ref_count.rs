@@ -1,5 +1,7 @@
 //! Models of counts that are per CPU until they are killed: one thread finds zero, after all that was done with references.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -152,5 +154,29 @@ fn thread_that_sees_zero_sees_all_uses() {
             assert!(Value::get(&value.used[0]));
         }
         t.join().unwrap();
+    });
+}
+
+#[test]
+fn one_thread_finds_zero_whatever_others_do_without_a_reference() {
+    check(0, 3, || {
+        let value = Value::new(1);
+        assert_eq!(value.count.kill(), Killed::Pending);
+        let [first, second] = [0, 1].map(|get| {
+            let value = value.clone();
+            thread::spawn(move || {
+                // They panic if the count is zero.
+                catch_unwind(AssertUnwindSafe(|| match get {
+                    0 => value.count.put(),
+                    _ => {
+                        value.count.get();
+                        false
+                    }
+                }))
+            })
+        });
+        let last = catch_unwind(AssertUnwindSafe(|| value.count.put()));
+        let found = [first.join().unwrap(), second.join().unwrap(), last];
+        assert_eq!(found.iter().filter(|found| matches!(found, Ok(true))).count(), 1);
     });
 }
