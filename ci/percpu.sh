@@ -120,10 +120,12 @@ RUSTC_WORKSPACE_WRAPPER=$cfg_faults cargo test --package stillpoint --target x86
     --target-dir target/faults --quiet "${tests[@]}" --test percpu_memory --test percpu_allocator --test faults_percpu
 
 echo "-- aarch64: uninterrupted sections, and the fallback"
-# The emulator has no rseq and cannot start programs, so each test runs in its own process, not in a child; and now and
-# then the child of a fork hangs there, if other threads run.
+# The emulator has no rseq and cannot start programs, so each test runs in its own process, not in a child. Now and then
+# the child of a fork hangs there, if other threads run: tests that fork run one after the other.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --lib percpu::rseq
-STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
-    --test percpu -- pool:: ref_count:: arc:: --skip fork_child
+export STILLPOINT_TEST_CHILD=1
+emulated=(cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --test percpu --)
+"${emulated[@]}" pool:: ref_count:: arc:: --skip fork_child
+"${emulated[@]}" fork_child --test-threads=1

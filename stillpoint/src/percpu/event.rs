@@ -29,33 +29,23 @@ pub struct Event(AtomicU32);
 /// A future of an event: 0 while it has left no waker.
 pub type WaiterId = u64;
 
-struct Waiters {
-    last_id: WaiterId,
-    wakers: BTreeMap<(usize, WaiterId), Waker>,
-}
+type Wakers = BTreeMap<(usize, WaiterId), Waker>;
 
-impl Waiters {
-    const fn new(last_id: WaiterId) -> Self {
-        Self { last_id, wakers: BTreeMap::new() }
-    }
-}
+static WAKERS: ForkSafe<Mutex<Wakers>> = ForkSafe::new(Mutex::new(BTreeMap::new()));
 
-static WAITERS_OF_ALL: ForkSafe<Mutex<Waiters>> = ForkSafe::new(Mutex::new(Waiters::new(0)));
+/// Goes on in the child of a fork, whose futures may have the numbers that they got in the parent.
+static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
-/// Futures that are polled in the child become waiters again, with numbers that no future of its ancestors has.
+/// Futures that are polled in the child become waiters again.
 static FORK: ForkHook = ForkHook::in_child(7, || {
-    /// The forks from the first process to this one.
-    static GENERATION: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: the only thread.
-    let generation = GENERATION.fetch_add(1, Relaxed) + 1;
     // SAFETY: the child has one thread, which is in no function of this module.
-    unsafe { WAITERS_OF_ALL.overwrite(Mutex::new(Waiters::new(generation << 48))) };
+    unsafe { WAKERS.overwrite(Mutex::new(BTreeMap::new())) };
 });
 init_array!(register_for_fork(&FORK));
 
-fn waiters() -> MutexGuard<'static, Waiters> {
+fn wakers() -> MutexGuard<'static, Wakers> {
     // Nothing panics under the lock: wakers are cloned, called and dropped outside.
-    WAITERS_OF_ALL.get().lock().unwrap_or_else(PoisonError::into_inner)
+    WAKERS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Event {
@@ -70,11 +60,11 @@ impl Event {
         if self.0.fetch_or(HAPPENED, Release) & WAITERS == 0 {
             return;
         }
-        let mut waiters = waiters();
-        let mut own = waiters.wakers.split_off(&(address, 0));
+        let mut wakers = wakers();
+        let mut own = wakers.split_off(&(address, 0));
         let mut others = own.split_off(&(address + 1, 0));
-        waiters.wakers.append(&mut others);
-        drop(waiters);
+        wakers.append(&mut others);
+        drop(wakers);
         own.into_values().for_each(wake);
     }
 
@@ -90,13 +80,11 @@ impl Event {
         }
         register_for_fork(&FORK);
         let waker = context.waker().clone();
-        let mut waiters = waiters();
         if *id == 0 {
-            waiters.last_id += 1;
-            *id = waiters.last_id;
+            // Relaxed: only the number matters.
+            *id = LAST_ID.fetch_add(1, Relaxed) + 1;
         }
-        let old = waiters.wakers.insert((self.address(), *id), waker);
-        drop(waiters);
+        let old = wakers().insert((self.address(), *id), waker);
         drop(old);
         // Acquire: as above.
         if self.0.fetch_or(WAITERS, Acquire) & HAPPENED != 0 { Poll::Ready(()) } else { Poll::Pending }
@@ -106,7 +94,7 @@ impl Event {
     pub fn forget(&self, id: &mut WaiterId) {
         let id = mem::take(id);
         if id != 0 {
-            let old = waiters().wakers.remove(&(self.address(), id));
+            let old = wakers().remove(&(self.address(), id));
             drop(old);
         }
     }

@@ -157,23 +157,20 @@ fn thread_that_sees_zero_sees_all_uses() {
     });
 }
 
+/// Refutes: get-counted-before-check
 #[test]
 fn one_thread_finds_zero_whatever_others_do_without_a_reference() {
     check(0, 3, || {
         let value = Value::new(1);
         assert_eq!(value.count.kill(), Killed::Pending);
-        let [first, second] = [0, 1].map(|get| {
+        // They panic if the count is zero.
+        let without_a_reference: [fn(&Count) -> bool; 2] = [Count::put, |count| {
+            count.get();
+            false
+        }];
+        let [first, second] = without_a_reference.map(|f| {
             let value = value.clone();
-            thread::spawn(move || {
-                // They panic if the count is zero.
-                catch_unwind(AssertUnwindSafe(|| match get {
-                    0 => value.count.put(),
-                    _ => {
-                        value.count.get();
-                        false
-                    }
-                }))
-            })
+            thread::spawn(move || catch_unwind(AssertUnwindSafe(|| f(&value.count))))
         });
         let last = catch_unwind(AssertUnwindSafe(|| value.count.put()));
         let found = [first.join().unwrap(), second.join().unwrap(), last];

@@ -334,3 +334,31 @@ fn fork_child_kills_its_copy() {
     count.put();
     assert!(count.is_zero());
 }
+
+#[cfg(not(stillpoint_portable))]
+#[test]
+fn fork_child_of_a_child_wakes_each_future() {
+    if !fork::is_alone(fork_child_of_a_child_wakes_each_future) {
+        return;
+    }
+    let count = RefCount::new();
+    let [first, second, third] = [(); 3].map(|()| Arc::new(Wakes::default()));
+    let poll = |wakes: &Arc<Wakes>| {
+        let waker = Waker::from(wakes.clone());
+        let mut future = Box::pin(count.zero());
+        assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+        (future, waker)
+    };
+    let (mut inherited, _) = poll(&first);
+    fork::in_child(|| {
+        let (mut of_the_child, waker) = poll(&second);
+        fork::in_child(|| {
+            let _new = poll(&third);
+            for future in [&mut of_the_child, &mut inherited] {
+                assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+            }
+            assert!(count.kill());
+            assert_eq!([&second, &third].map(|wakes| wakes.0.load(Relaxed)), [2, 1]);
+        });
+    });
+}
