@@ -3,7 +3,7 @@
 //!
 //! A visitor is a consumer as others are: it claims the front, and proceeds to the next queue if another thread has claimed it.
 
-use super::{BATCH, BY_WORKER, CLAIMED, Consumer, Queue, WANTED};
+use super::{BATCH, BY_WORKER, CLAIMED, Claim, Consumer, Queue, WANTED};
 use crate::grace_period::engine::Engine;
 use crate::reclaim::backlog::Amount;
 use crate::reclaim::blocks::Block;
@@ -27,22 +27,26 @@ pub struct Visit {
     pub leaves_some: bool,
 }
 
-impl Visit {
-    /// Another thread has claimed the queue in this way.
-    fn claimed(by: u32) -> Self {
-        Self { is_claimed: true, by_worker: by == BY_WORKER, leaves_some: true, ..Self::default() }
-    }
-}
-
 impl Queue {
+    /// Claims the front for the time of `f`.
+    fn visit(&self, f: impl FnOnce(&Claim<'_>) -> Visit) -> Visit {
+        match self.try_claim(CLAIMED) {
+            Ok(claim) => {
+                let visit = f(&claim);
+                Visit { is_wanted: claim.release() == WANTED, ..visit }
+            }
+            Err(by) => {
+                Visit { is_claimed: true, by_worker: by == BY_WORKER, leaves_some: true, ..Visit::default() }
+            }
+        }
+    }
+
     /// Assigns a cookie to all callbacks, unless some wait for an earlier grace period than the others can have.
     pub fn expect_grace_period<R>(&self, engine: &Engine<R>) -> Visit {
-        let claim = match self.try_claim(CLAIMED) {
-            Ok(claim) => claim,
-            Err(by) => return Visit::claimed(by),
-        };
-        let leaves_some = !claim.with(|consumer| consumer.accelerate_all(self, engine));
-        Visit { is_wanted: claim.release() == WANTED, leaves_some, ..Visit::default() }
+        self.visit(|claim| {
+            let leaves_some = !claim.with(|consumer| consumer.accelerate_all(self, engine));
+            Visit { leaves_some, ..Visit::default() }
+        })
     }
 
     /// Runs a batch of callbacks that are ready by `run`, also those that the worker is to run. Then calls `count` with
@@ -53,13 +57,11 @@ impl Queue {
         run: impl Fn(Callback, &mut Option<Protected>),
         count: impl FnOnce(Amount),
     ) -> Visit {
-        let claim = match self.try_claim(CLAIMED) {
-            Ok(claim) => claim,
-            Err(by) => return Visit::claimed(by),
-        };
-        claim.with(|consumer| consumer.advance(self, engine));
-        let has_run = claim.run(BATCH, |_| false, Block::free, run, count);
-        Visit { is_wanted: claim.release() == WANTED, has_run, ..Visit::default() }
+        self.visit(|claim| {
+            claim.with(|consumer| consumer.advance(self, engine));
+            let has_run = claim.run(BATCH, |_| false, Block::free, run, count);
+            Visit { has_run, ..Visit::default() }
+        })
     }
 }
 

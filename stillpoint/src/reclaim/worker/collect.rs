@@ -89,6 +89,7 @@ impl CallbackWorker {
         if self.pending(domain) == Pending::None {
             return false;
         }
+        let engine = &domain.core().engine;
         let mut patience = self.patience();
         loop {
             // A grace period that serves only what was deferred before it began, and keeps this thread from leading.
@@ -99,15 +100,14 @@ impl CallbackWorker {
                     continue;
                 }
                 loop {
-                    let visit = self.wake_for(queue.expect_grace_period(&domain.core().engine), domain);
-                    let is_needed = visit.by_worker || Self::must_wait_for(index, queue, own, domain);
+                    let visit = self.wake_for(queue.expect_grace_period(engine), domain);
+                    let is_needed = Self::must_wait_for(visit, index, queue, own, domain);
                     if !(visit.is_claimed && is_needed && patience.pause()) {
                         leaves_some |= visit.leaves_some && is_needed;
                         break;
                     }
                 }
             }
-            let engine = &domain.core().engine;
             let completed = engine.completed();
             let needed = engine.snapshot();
             let is_served = || engine.is_done(needed);
@@ -142,7 +142,7 @@ impl CallbackWorker {
                 };
                 let visit = queue.run_ready(&domain.core().engine, run, count);
                 let visit = self.wake_for(visit, domain);
-                let is_needed = || visit.by_worker || Self::must_wait_for(index, queue, own, domain);
+                let is_needed = || Self::must_wait_for(visit, index, queue, own, domain);
                 let goes_on = visit.has_run || visit.is_claimed && is_needed() && patience.pause();
                 if !goes_on {
                     break;
@@ -161,9 +161,15 @@ impl CallbackWorker {
         engine.in_progress().is_some() && !is_held_up
     }
 
-    /// Returns `true` if no other thread will run what is in the queue.
-    fn must_wait_for(index: usize, queue: &Queue, own: Option<&Queue>, domain: &impl RawDomain) -> bool {
-        own.is_some_and(|own| core::ptr::eq(own, queue)) || !domain.has_active_owner(index)
+    /// Returns `true` if the worker has claimed the queue, or no other thread will run what is in it.
+    fn must_wait_for(
+        visit: Visit,
+        index: usize,
+        queue: &Queue,
+        own: Option<&Queue>,
+        domain: &impl RawDomain,
+    ) -> bool {
+        visit.by_worker || own.is_some_and(|own| core::ptr::eq(own, queue)) || !domain.has_active_owner(index)
     }
 
     /// Wakes the worker if it sleeps for this claim.
