@@ -13,6 +13,7 @@ use support::child;
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork::in_child;
+use support::time_limit::repetitions;
 use support::until::until;
 
 /// Threads that contend for a lock: more than CPUs.
@@ -31,7 +32,7 @@ fn threads_exclude_each_other() {
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                for n in 0..20_000 {
+                for n in 0..repetitions(20_000) {
                     let mut total = total.lock();
                     total.0 += 1;
                     // A pause, in which other threads arrive.
@@ -91,8 +92,8 @@ fn racing_timeouts_and_promotions_lose_no_waiter() {
         for i in 0..THREADS {
             let (lock, taken) = (&lock, &taken);
             scope.spawn(move || {
-                for n in 0..2_000 {
-                    let timeout = Duration::from_micros((n * 7 + i as u64 * 13) % 60);
+                for n in 0..repetitions(2_000) {
+                    let timeout = Duration::from_micros((n * 7 + i * 13) as u64 % 60);
                     let guard = if i % 2 == 0 { Some(lock.lock()) } else { lock.try_lock_for(timeout) };
                     if let Some(mut guard) = guard {
                         *guard += 1;
@@ -112,7 +113,7 @@ fn racing_timeouts_and_promotions_lose_no_waiter() {
 fn unlock_fair_passes_the_lock_to_a_waiter() {
     let _running = deadline();
     let lock = Mutex::new(());
-    for _ in 0..20 {
+    for _ in 0..repetitions(20) {
         let (guard, is_over) = (lock.lock(), AtomicBool::new(false));
         thread::scope(|scope| {
             asleep_in(scope, || {
@@ -144,7 +145,7 @@ fn guard_may_be_dropped_by_another_thread() {
 #[test]
 fn last_owner_may_free_the_lock_at_once() {
     let _running = deadline();
-    for _ in 0..2_000 {
+    for _ in 0..repetitions(2_000) {
         let lock = Arc::new(Mutex::new(()));
         let threads = [0; 3].map(|_| {
             let lock = lock.clone();
@@ -168,7 +169,7 @@ fn thread_local_destructor_may_lock() {
     }
     let _running = deadline();
     let lock = Arc::new(Mutex::new(0));
-    for _ in 0..50 {
+    for _ in 0..repetitions(50) {
         let guard = lock.lock();
         let late = lock.clone();
         let thread = thread::spawn(move || LATE.set(Some(Late(late))));

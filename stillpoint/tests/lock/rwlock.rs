@@ -15,6 +15,7 @@ use support::child;
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork::in_child;
+use support::time_limit::repetitions;
 use support::until::until;
 
 /// Threads that contend for a lock: more than CPUs.
@@ -49,7 +50,7 @@ fn writers_exclude_readers_and_each_other() {
             for i in 0..THREADS {
                 let (total, writes) = (&total, &writes);
                 scope.spawn(move || {
-                    for n in 0..4_000 {
+                    for n in 0..repetitions(4_000) {
                         let pause = || (0..n % 32).for_each(|_| std::hint::spin_loop());
                         if (n + i) % one_in == 0 {
                             let mut total = total.write();
@@ -119,7 +120,7 @@ fn writer_that_waits_for_readers_does_not_hold_the_lock() {
 fn fair_releases_reserve_the_lock_for_the_waiting_writer() {
     let _running = deadline();
     with_each_gate((), |lock| {
-        for round in 0..20 {
+        for round in 0..repetitions(20) {
             let (write, is_over) = (lock.write(), AtomicBool::new(false));
             thread::scope(|scope| {
                 let waits = || {
@@ -229,9 +230,9 @@ fn racing_timeouts_lose_no_waiter() {
         for i in 0..THREADS {
             let (lock, written) = (&lock, &written);
             scope.spawn(move || {
-                for n in 0..2_000 {
-                    let timeout = Duration::from_micros((n * 7 + i as u64 * 13) % 60);
-                    match (n + i as u64) % 4 {
+                for n in 0..repetitions(2_000) {
+                    let timeout = Duration::from_micros((n * 7 + i * 13) as u64 % 60);
+                    match (n + i) % 4 {
                         0 => drop(lock.read()),
                         1 => drop(lock.try_read_for(timeout)),
                         2 => {
@@ -260,7 +261,7 @@ fn racing_timeouts_lose_no_waiter() {
 fn reader_behind_a_waiting_writer_waits() {
     let _running = deadline();
     with_each_gate(0, |lock| {
-        for _ in 0..10 {
+        for _ in 0..repetitions(10) {
             *lock.write() = 0;
             let read = lock.read();
             thread::scope(|scope| {
@@ -281,7 +282,7 @@ fn reader_behind_a_waiting_writer_waits() {
 fn waiting_readers_are_admitted_before_the_next_writer() {
     let _running = deadline();
     with_each_gate(0, |lock| {
-        for _ in 0..10 {
+        for _ in 0..repetitions(10) {
             let mut write = lock.write();
             *write = 0;
             thread::scope(|scope| {
@@ -319,7 +320,7 @@ fn readers_wait_for_few_of_many_writes() {
                         let before = *lock.read();
                         *lock.read() - before
                     };
-                    (0..500).map(|_| writes_between()).min().expect("there are reads")
+                    (0..repetitions(500)).map(|_| writes_between()).min().expect("there are reads")
                 })
             })
             .collect();
@@ -339,7 +340,7 @@ fn recursive_read_passes_a_waiting_writer() {
         let outer = lock.read();
         thread::scope(|scope| {
             let writer = asleep_in(scope, || *lock.write() += 1);
-            for _ in 0..10 {
+            for _ in 0..repetitions(10) {
                 let inner = lock.read();
                 assert_eq!((*inner, *lock.try_read().expect("it passes")), (0, 0));
             }
