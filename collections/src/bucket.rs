@@ -4,41 +4,41 @@
 //! |---|---|
 //! | `header` | a fingerprint of one byte for each slot, 0 for a free one; [`CHAINED`]; [`MOVED`] |
 //! | `slots` | pointers to entries |
-//! | `next` | the next bucket of the chain, which has entries for which there was no room |
+//! | `next` | the next bucket of the chain, which has entries for which there was no room: see [`overflow`](crate::overflow) |
 //!
 //! # Invariants
 //!
 //! Only the holder of the stripe's lock changes a bucket.
 //!
 //! 1. A slot is null, or the header has the fingerprint of its entry. So has every later header until the slot is null
-//!    again. Likewise for `next` and [`CHAINED`].
+//!    again. If a bucket behind it in the chain has an entry, the header has [`CHAINED`].
 //! 2. An entry never moves within a chain, and a key has at most one entry in it.
 //! 3. A bucket with [`MOVED`] never changes again: it was set after all entries had been copied to the next table.
-//! 4. A bucket is unlinked when it is empty. It stays empty.
+//! 4. A bucket is linked and unlinked while it is empty and the last of its chain.
 //!
 //! # Linearization
 //!
-//! A change of one key takes effect with the store to one slot, or to `next` if the bucket behind it is new. The header
-//! gets the fingerprint before, and loses it after.
+//! A change of one key takes effect with the store to one slot. The header gets the fingerprint before, and loses it after;
+//! so do the headers before it in the chain with [`CHAINED`].
 //!
 //! - *A lookup that finds an entry* has loaded it from its slot. If the bucket has moved since its header was loaded,
 //!   the entry was in the map when it moved (3), which is during the lookup.
 //! - *A lookup that finds nothing.* If an entry of the key was there during all of the lookup, it was in one slot (2),
-//!   or in a bucket that has moved, whose slots do not change (3). The header that the lookup loads is not older than
-//!   the entry, so it has the fingerprint (1), or [`MOVED`].
+//!   or in a bucket that has moved, whose slots do not change (3). The headers that the lookup loads are not older than
+//!   the entry, so they have the fingerprint, and [`CHAINED`] on the way to it (1, 4), or [`MOVED`].
 //! - *Two lookups, one after the other.* The second may load an older value from a slot than the first only if nothing
 //!   orders them. The header orders them: a lookup reads the slots that the header names. If the first lookup finds the
 //!   fingerprint gone, so does the second, or it finds a header in which the slot is used again; that header was stored
 //!   after the slot was null (Release), so the second lookup does not find the removed entry. If the first lookup finds
 //!   a new entry in a slot that is used again, the header with its fingerprint was stored before (1), so the second
-//!   finds it too, even if the first had matched the fingerprint of an earlier entry.
+//!   finds it too, even if the first had matched the fingerprint of an earlier entry. Likewise for [`CHAINED`].
 
+#[cfg(loom)]
 use core::array;
 
 #[cfg(not(loom))]
-#[cfg(not(loom))]
 use crate::memory::prefetch;
-use crate::sync::{Atomic, AtomicU64, Domain, Ordering::*, Owned, Shared, step};
+use crate::sync::{Atomic, AtomicU64, Domain, Ordering::*, Shared, step};
 
 /// Entries of a bucket.
 pub const SLOTS: usize = 6;
@@ -48,7 +48,7 @@ const LOW: u64 = 0x0101_0101_0101;
 const HIGH: u64 = LOW << 7;
 const FINGERPRINTS: u64 = LOW * 0xFF;
 /// There is a next bucket.
-const CHAINED: u64 = 1 << 48;
+pub const CHAINED: u64 = 1 << 48;
 /// The entries of the chain are in the next table.
 const MOVED: u64 = 1 << 49;
 
@@ -66,9 +66,9 @@ pub trait Hashed: Send + Sync + 'static {
 /// A bucket: see the [module](self).
 #[repr(C, align(64))]
 pub struct Bucket<E: Hashed, D: Domain> {
-    header: AtomicU64,
-    slots: [Atomic<E, D>; SLOTS],
-    next: Atomic<Bucket<E, D>, D>,
+    pub header: AtomicU64,
+    pub slots: [Atomic<E, D>; SLOTS],
+    pub next: Atomic<Bucket<E, D>, D>,
 }
 
 /// The bucket has moved to the next table.
@@ -77,16 +77,16 @@ pub struct Moved;
 
 /// Returns the byte of `hash` that is in headers: not one of the bits that number buckets.
 #[inline(always)]
-fn fingerprint(hash: u64) -> u64 {
+pub fn fingerprint(hash: u64) -> u64 {
     (hash >> 56).max(1)
 }
 
 /// The slots whose fingerprint is probably the one: a bit for each, in its byte. The lowest is certain.
-struct Slots(u64);
+pub struct Slots(u64);
 
 impl Slots {
     #[inline(always)]
-    fn with(header: u64, fingerprint: u64) -> Self {
+    pub fn with(header: u64, fingerprint: u64) -> Self {
         let differing = header ^ (fingerprint * LOW);
         Self(differing.wrapping_sub(LOW) & !differing & HIGH)
     }
@@ -104,6 +104,7 @@ impl Iterator for Slots {
 }
 
 impl<E: Hashed, D: Domain> Bucket<E, D> {
+    #[cfg(loom)]
     pub fn new() -> Self {
         Self { header: AtomicU64::new(0), slots: array::from_fn(|_| Atomic::null()), next: Atomic::null() }
     }
@@ -175,7 +176,7 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
     }
 
     #[inline(always)]
-    fn next<'g>(&self, header: u64, section: &'g D::Section) -> Option<&'g Self> {
+    pub fn next<'g>(&self, header: u64, section: &'g D::Section) -> Option<&'g Self> {
         if header & CHAINED == 0 {
             return None;
         }
@@ -230,127 +231,21 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
         });
         found
     }
-
-    /// Adds an entry of a key that the chain does not have, which belongs to the caller. Returns `true` if the first
-    /// bucket had no room.
-    #[cfg(not(loom))]
-    pub fn add(&mut self, entry: Owned<E>) -> bool {
-        let header = self.header.get_mut();
-        if let Some(slot) = Slots::with(*header, 0).next() {
-            *header |= fingerprint(entry.hash()) << (8 * slot);
-            self.slots[slot] = Atomic::new(entry);
-            return false;
-        }
-        *header |= CHAINED;
-        // SAFETY: as in `for_each_mut`.
-        if let Some(next) = unsafe { node_mut(self.next.get_mut()) } {
-            next.add(entry);
-        } else {
-            let mut next = Self::new();
-            next.add(entry);
-            self.next = Atomic::new(Owned::new(next));
-        }
-        true
-    }
-
-    /// Takes the entries of the chain out.
-    pub fn drain(&mut self, f: &mut impl FnMut(Owned<E>)) {
-        let mut slots = |bucket: &mut Self| {
-            for slot in &mut bucket.slots {
-                // SAFETY: the map belongs to the caller, and no other bucket that is drained has the entry.
-                if let Some(entry) = unsafe { slot.take() } {
-                    f(entry);
-                }
-            }
-        };
-        slots(self);
-        let mut next = self.take_next();
-        while let Some(mut bucket) = next {
-            slots(&mut bucket);
-            next = bucket.take_next();
-        }
-    }
-
-    /// Takes the next bucket of the chain out.
-    pub fn take_next(&mut self) -> Option<Owned<Self>> {
-        // SAFETY: the bucket belongs to the caller, and a chain to the bucket that it begins with.
-        unsafe { self.next.take() }
-    }
 }
 
 /// What only the holder of the stripe's lock may do.
 impl<E: Hashed, D: Domain> Bucket<E, D> {
     #[inline(always)]
-    fn own_header(&self) -> u64 {
+    pub fn own_header(&self) -> u64 {
         // Relaxed: the last store was this thread's, or the lock orders it.
         self.header.load(Relaxed)
     }
 
     #[inline(always)]
-    fn set_header(&self, header: u64) {
+    pub fn set_header(&self, header: u64) {
         // Release: publishes null slots before they are used again, and the copies of entries before `MOVED`; pairs
         // with the Acquire in `find`.
         self.header.store(header, Release);
-    }
-
-    /// Returns `true` if each entry with `hash` is one of `others`, in their order.
-    pub fn has_only(&self, hash: u64, others: &[Shared<'_, E>], section: &D::Section) -> bool {
-        let mut others = others.iter();
-        let mut bucket = self;
-        loop {
-            let header = bucket.own_header();
-            for slot in Slots::with(header, fingerprint(hash)) {
-                let loaded = bucket.slots[slot].load(section);
-                if loaded.as_ref().is_some_and(|entry| entry.hash() == hash)
-                    && !others.any(|other| *other == loaded)
-                {
-                    return false;
-                }
-            }
-            match bucket.next(header, section) {
-                Some(next) => bucket = next,
-                None => return true,
-            }
-        }
-    }
-
-    /// Replaces `old` by `new`, which has the same hash. Returns `false` if the chain does not have `old`.
-    pub fn replace(&self, hash: u64, old: Shared<'_, E>, new: Shared<'_, E>, section: &D::Section) -> bool {
-        let mut bucket = self;
-        loop {
-            let header = bucket.own_header();
-            for slot in Slots::with(header, fingerprint(hash)) {
-                if bucket.slots[slot].load(section) == old {
-                    bucket.replace_here(slot, new);
-                    return true;
-                }
-            }
-            match bucket.next(header, section) {
-                Some(next) => bucket = next,
-                None => return false,
-            }
-        }
-    }
-
-    /// Adds an entry of a key that the chain does not have. Returns `true` if the first bucket had no room.
-    pub fn insert(&self, hash: u64, new: Shared<'_, E>, section: &D::Section) -> bool {
-        let mut bucket = self;
-        loop {
-            let header = bucket.own_header();
-            if let Some(slot) = Slots::with(header, 0).next() {
-                bucket.fill(slot, hash, new);
-                return !core::ptr::eq(bucket, self);
-            }
-            if let Some(next) = bucket.next(header, section) {
-                bucket = next;
-                continue;
-            }
-            let next = Self::new();
-            next.insert(hash, new, section);
-            bucket.set_header(header | CHAINED);
-            bucket.next.store(Owned::new(next));
-            return true;
-        }
     }
 
     /// Returns a free slot, if the bucket has one, no next bucket, and no entry that may have the hash.
@@ -376,9 +271,8 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
     #[inline(always)]
     pub fn empty(&self, slot: usize) -> bool {
         self.slots[slot].store(Shared::null());
-        let header = self.own_header() & !(0xFF << (8 * slot));
-        self.set_header(header);
-        header & FINGERPRINTS == 0
+        self.set_header(self.own_header() & !(0xFF << (8 * slot)));
+        self.is_empty()
     }
 
     /// Replaces the entry of a slot by one with the same hash.
@@ -395,37 +289,9 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
         is_there
     }
 
-    /// Removes `old`. Returns `None` if the chain does not have it, or else the bucket that was unlinked, if one was.
-    pub fn remove<'g>(
-        &self,
-        hash: u64,
-        old: Shared<'_, E>,
-        section: &'g D::Section,
-    ) -> Option<Shared<'g, Self>> {
-        let (mut previous, mut bucket) = (None::<&Self>, self);
-        loop {
-            let header = bucket.own_header();
-            for slot in Slots::with(header, fingerprint(hash)) {
-                if bucket.slots[slot].load(section) == old {
-                    let is_empty = bucket.empty(slot);
-                    return Some(match previous {
-                        Some(previous) if is_empty => previous.unlink_next(section),
-                        _ => Shared::null(),
-                    });
-                }
-            }
-            (previous, bucket) = (Some(bucket), bucket.next(header, section)?);
-        }
-    }
-
-    fn unlink_next<'g>(&self, section: &'g D::Section) -> Shared<'g, Self> {
-        let empty = self.next.load(section);
-        let after = empty.as_ref().map_or(Shared::null(), |empty| empty.next.load(section));
-        self.next.store(after);
-        if after.is_null() {
-            self.set_header(self.own_header() & !CHAINED);
-        }
-        empty
+    /// Returns `true` if the bucket has no entry.
+    pub fn is_empty(&self) -> bool {
+        self.own_header() & FINGERPRINTS == 0
     }
 
     /// Sends readers to the next table, which has all entries.

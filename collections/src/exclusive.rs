@@ -61,6 +61,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         if let Some(table) = self.table_mut().filter(|table| entries > table.len() * FULL) {
             let mut larger = Table::new(2 * table.len());
             table.drain(|_| true, &mut |entry| _ = larger.add(entry));
+            larger.allow_huge_pages();
             *table = larger;
         }
     }
@@ -81,6 +82,6 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     /// Returns `true` if there was no room in the first bucket.
     fn add(&mut self, entry: Owned<E>) -> bool {
         let index = self.index(entry.hash());
-        self.buckets[index].add(entry)
+        self.buckets[index].add(entry, &self.overflow)
     }
 }

@@ -23,6 +23,8 @@
 #[cfg(not(loom))]
 mod bucket;
 #[cfg(not(loom))]
+mod chain;
+#[cfg(not(loom))]
 #[cfg_attr(any(stillpoint_portable, not(target_os = "linux")), path = "portable_clock.rs")]
 mod clock;
 #[cfg(not(loom))]
@@ -33,6 +35,8 @@ pub mod hash_map;
 pub mod hash_set;
 #[cfg(not(loom))]
 mod memory;
+#[cfg(not(loom))]
+mod overflow;
 #[cfg(not(loom))]
 mod recycled;
 #[cfg(not(loom))]
@@ -57,7 +61,11 @@ pub use hash_set::HashSet;
 #[cfg(loom)]
 pub mod bucket;
 #[cfg(loom)]
+mod chain;
+#[cfg(loom)]
 pub mod model;
+#[cfg(loom)]
+pub mod overflow;
 #[cfg(loom)]
 pub mod spot;
 #[cfg(loom)]

@@ -9,7 +9,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 #[cfg_attr(any(stillpoint_portable, not(target_os = "linux")), path = "memory/not_mapped.rs")]
 mod mapped;
 
-use mapped::{LARGE, map, unmap};
+use mapped::{LARGE, allow_huge_pages, map, unmap};
 
 /// A slice that begins as zeros. Dropping it drops no items.
 #[derive(Debug)]
@@ -43,6 +43,14 @@ impl<T> Zeroed<T> {
         };
         let items = NonNull::new(memory.cast()).ok_or(NoMemory(Some(layout)))?;
         Ok(Self { items, len })
+    }
+
+    /// Allows huge pages in large memory, which has none before: an item may then wait until one is filled with zeros.
+    pub fn allow_huge_pages(&self) {
+        if let Some(layout) = Self::layout(self.len).filter(|layout| Self::is_mapped(*layout)) {
+            // SAFETY: mapped in `new`.
+            unsafe { allow_huge_pages(self.items.as_ptr().cast(), layout.size()) };
+        }
     }
 
     /// Returns whether the memory is mapped. Miri cannot do that.
@@ -144,7 +152,7 @@ mod tests {
             // SAFETY: zeros are a number.
             let mut numbers = unsafe { Zeroed::<u64>::new(len) }.expect("memory");
             assert_eq!((numbers.len(), numbers.iter().sum::<u64>()), (len, 0));
-            assert!(len * 8 < LARGE || numbers.as_ptr().addr() % HUGE == 0);
+            assert!(len * 8 < HUGE || numbers.as_ptr().addr() % HUGE == 0);
             numbers[len - 1] = 1;
         }
     }

@@ -86,6 +86,10 @@ impl<T, D: Domain> Atomic<T, D> {
         Self::shared(self.pointer.load())
     }
 
+    pub fn get_mut(&mut self) -> Shared<'_, T> {
+        Self::shared(self.pointer.load())
+    }
+
     pub fn store(&self, new: impl Pointer<T>) {
         self.pointer.store(new.into_raw());
     }

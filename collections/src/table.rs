@@ -21,9 +21,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::bucket::{Bucket, Hashed, Moved};
 #[cfg(not(loom))]
-use crate::memory::{self, NoMemory, Zeroed};
+use crate::memory::{self, NoMemory};
 #[cfg(loom)]
 use crate::model::NoMemory;
+use crate::overflow::{Buckets, Overflow, allocate};
 use crate::stripes::{Stripe, Stripes};
 use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, step};
 
@@ -38,6 +39,7 @@ const SHARE: usize = if cfg!(loom) { 1 } else { 8 };
 pub struct Table<E: Hashed, D: Domain> {
     /// A power of two of them.
     pub buckets: Buckets<E, D>,
+    pub overflow: Overflow<E, D>,
     pub next: Atomic<Table<E, D>, D>,
     /// Buckets that writers have undertaken to move.
     claimed: AtomicUsize,
@@ -58,10 +60,17 @@ impl<E: Hashed, D: Domain> Table<E, D> {
         debug_assert!(buckets.is_power_of_two());
         Ok(Self {
             buckets: allocate(buckets)?,
+            overflow: Overflow::new(buckets),
             next: Atomic::null(),
             claimed: AtomicUsize::new(0),
             moved: AtomicUsize::new(0),
         })
+    }
+
+    /// Allows huge pages for the buckets in which chains begin.
+    pub fn allow_huge_pages(&self) {
+        #[cfg(not(loom))]
+        self.buckets.allow_huge_pages();
     }
 
     pub fn len(&self) -> usize {
@@ -77,6 +86,12 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     pub fn bucket(&self, hash: u64) -> &Bucket<E, D> {
         // SAFETY: the index is less than the length, which is a power of two.
         unsafe { self.buckets.get_unchecked(self.index(hash)) }
+    }
+
+    /// Adds an entry of a key that the table does not have. Returns `true` if it had no room in the first bucket. Under
+    /// the lock of the stripe.
+    pub fn insert(&self, new: Shared<'_, E>, entry: &E, section: &D::Section) -> bool {
+        self.bucket(entry.hash()).insert(entry.hash(), new, &self.overflow, section)
     }
 
     /// Begins to resize the table, which was the current one, unless that has begun.
@@ -100,34 +115,6 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     #[inline(always)]
     pub fn next<'g>(&self, section: &'g D::Section) -> &'g Self {
         self.next.load(section).as_ref().expect("a bucket has moved")
-    }
-}
-
-#[cfg(not(loom))]
-type Buckets<E, D> = Zeroed<Bucket<E, D>>;
-
-#[cfg(loom)]
-type Buckets<E, D> = Box<[Bucket<E, D>]>;
-
-/// Allocates empty buckets.
-fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Result<Buckets<E, D>, NoMemory> {
-    #[cfg(loom)]
-    return Ok((0..buckets).map(|_| Bucket::new()).collect());
-    // SAFETY: an empty bucket consists of zeros: a header without bits, and null pointers.
-    #[cfg(not(loom))]
-    unsafe {
-        Zeroed::new(buckets)
-    }
-}
-
-impl<E: Hashed, D: Domain> Drop for Table<E, D> {
-    fn drop(&mut self) {
-        for bucket in &mut *self.buckets {
-            let mut next = bucket.take_next();
-            while let Some(mut bucket) = next {
-                next = bucket.take_next();
-            }
-        }
     }
 }
 
@@ -161,7 +148,9 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             let buckets = tables.buckets_for(entries);
             // Relaxed: no other thread has the map.
             tables.reserved.store(buckets, Relaxed);
-            tables.current.store(Owned::new(Table::new(buckets)));
+            let table = Table::new(buckets);
+            table.allow_huge_pages();
+            tables.current.store(Owned::new(table));
         }
         tables
     }
@@ -261,8 +250,10 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         if bucket.has_moved() {
             return None;
         }
+        #[cfg(all(test, not(loom)))]
+        MOVES.set(MOVES.get() + 1);
         bucket.for_each(section, |loaded, entry| {
-            step!("entry-not-copied", next.bucket(entry.hash()).insert(entry.hash(), loaded, section));
+            step!("entry-not-copied", next.insert(loaded, entry, section));
         });
         bucket.set_moved();
         // Release, Acquire: the writer that publishes the next table has the copies of all others; pairs with itself.
@@ -275,8 +266,12 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Retires a table that `move_bucket` has replaced.
-    pub fn retire_table(table: Shared<'_, Table<E, D>>, domain: &D) {
-        let bytes = table.as_ref().map_or(0, |table| size_of_val(&*table.buckets));
+    pub fn retire_table(table: Shared<'_, Table<E, D>>, domain: &D, section: &D::Section) {
+        // Not before: the writers that move buckets would wait until huge pages are filled with zeros.
+        if let Some(table) = table.as_ref() {
+            table.next(section).allow_huge_pages();
+        }
+        let bytes = table.as_ref().map_or(0, |table| size_of_val(&*table.buckets) + table.overflow.bytes());
         // SAFETY: no pointer leads to it, but for those of open sections, and of tables that were retired before.
         unsafe { domain.retire_shared(table, DeferOptions::new().heap_bytes(bytes)) };
     }
@@ -324,7 +319,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         let replaced = self.move_bucket(table, next, index, section);
         drop(locked);
         if let Some(replaced) = replaced {
-            Self::retire_table(replaced, domain);
+            Self::retire_table(replaced, domain, section);
         }
     }
 
@@ -431,68 +426,10 @@ impl<E: Hashed, D: Domain> fmt::Debug for Tables<E, D> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
-
-    use stillpoint::rcu::{self, Global};
-
-    use super::*;
-    use crate::stripes::SUMS;
-    use crate::writer::Seen;
-
-    struct Entry(u64);
-
-    impl Hashed for Entry {
-        fn hash(&self) -> u64 {
-            BuildHasherDefault::<DefaultHasher>::new().hash_one(self.0)
-        }
-    }
-
-    type Map = Tables<Entry, Global>;
-
-    /// Inserts a key, or removes it.
-    fn change(map: &Map, key: u64, is_there: bool) {
-        let (entry, section) = (Entry(key), rcu::enter());
-        let hash = entry.hash();
-        let seen = Seen::look_up(map, hash, |entry| entry.0 == key, &section);
-        let new = is_there.then(|| Owned::new(entry));
-        assert!(seen.exchange(map, hash, new, &Global, &section).is_ok());
-    }
-
-    fn buckets(map: &Map) -> usize {
-        map.current(&rcu::enter()).map_or(0, Table::len)
-    }
-
-    /// As on a machine with many CPUs.
-    #[test]
-    fn removals_from_a_nearly_sparse_table_seldom_count_all_stripes() {
-        const STRIPES: usize = 256;
-        let mut map = Map::new();
-        map.stripes = Stripes::of(STRIPES);
-        let mut keys = 0..;
-        let mut insert = || change(&map, keys.next().expect("no end"), true);
-        while buckets(&map) < 8 * STRIPES {
-            insert();
-        }
-        let mut oldest = 0..;
-        let mut remove = || change(&map, oldest.next().expect("no end"), false);
-        let nearly = buckets(&map) + buckets(&map) / 16;
-        while map.len() > nearly {
-            remove();
-        }
-        let (table, before) = (buckets(&map), SUMS.get());
-        let rounds = 4_000;
-        for _ in 0..rounds {
-            insert();
-            remove();
-        }
-        let sums = SUMS.get() - before;
-        assert!(sums < rounds / 16, "{sums} of {rounds} removals have counted all stripes");
-        assert_eq!(buckets(&map), table);
-        // The table still shrinks once it is sparse.
-        while map.len() > 0 {
-            remove();
-        }
-        assert!(buckets(&map) <= table / 2, "{table} to {}", buckets(&map));
-    }
+thread_local! {
+    /// How many buckets this thread has moved.
+    static MOVES: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -5,10 +5,10 @@
 //! it has seen: the same entry for its key, or no entry of its hash that it has not compared. The section keeps the
 //! addresses of entries from being used again. Otherwise the writer looks again.
 
-use crate::bucket::{Bucket, Hashed};
+use crate::bucket::Hashed;
 #[cfg(not(loom))]
 use crate::recycled;
-use crate::sync::{DeferOptions, Domain, Owned, Shared, share};
+use crate::sync::{Domain, Owned, Shared, share};
 use crate::table::{FULL, SPARSE, Table, Tables};
 
 /// What a writer has seen of a hash.
@@ -28,8 +28,6 @@ struct After<'g, E: Hashed, D: Domain> {
     is_moving: bool,
     /// Whether it should be.
     must_resize: bool,
-    /// A bucket to retire.
-    unlinked: Shared<'g, Bucket<E, D>>,
     /// Tables to retire: rarely one, seldom two.
     replaced: Vec<Shared<'g, Table<E, D>>>,
 }
@@ -114,17 +112,14 @@ impl<'g, E: Hashed> Seen<'g, E> {
         let new = new.map_or(Shared::null(), |new| share::<E, D>(new, section));
         let after = self.exchange_locked(tables, hash, new, section);
         for table in after.replaced {
-            Tables::retire_table(table, domain);
+            Tables::retire_table(table, domain, section);
         }
         if !after.is_done {
             // SAFETY: it comes from `share` above, and was not stored.
             return Err((!new.is_null()).then(|| unsafe { new.into_owned() }));
         }
-        // SAFETY: both are unlinked.
-        unsafe {
-            retire(tables, self.entry, domain);
-            domain.retire_shared(after.unlinked, DeferOptions::new());
-        }
+        // SAFETY: it is unlinked.
+        unsafe { retire(tables, self.entry, domain) };
         if after.is_moving {
             tables.help(domain, section);
         } else if after.must_resize {
@@ -153,27 +148,26 @@ impl<'g, E: Hashed> Seen<'g, E> {
             is_moving = true;
         }
         let bucket = table.bucket(hash);
-        let (mut unlinked, mut must_resize) = (Shared::null(), false);
+        let mut must_resize = false;
         let is_done = if self.entry.is_null() {
             let is_absent = bucket.has_only(hash, &self.others, section);
             if is_absent {
-                let is_full = bucket.insert(hash, new, section);
+                let is_full = bucket.insert(hash, new, &table.overflow, section);
                 let entries = stripe.count(1);
                 must_resize = is_full && tables.estimate(entries) > table.len() * FULL / 4 * 3;
             }
             is_absent
         } else if new.is_null() {
-            let removed = bucket.remove(hash, self.entry, section);
-            if let Some(bucket) = removed {
-                unlinked = bucket;
+            let is_removed = bucket.remove(hash, self.entry, &table.overflow, section);
+            if is_removed {
                 let entries = stripe.count(-1);
                 must_resize =
                     tables.estimate(entries) < table.len() * SPARSE && tables.is_sparse(table, stripe);
             }
-            removed.is_some()
+            is_removed
         } else {
             bucket.replace(hash, self.entry, new, section)
         };
-        After { is_done, is_moving: is_moving && replaced.is_empty(), must_resize, unlinked, replaced }
+        After { is_done, is_moving: is_moving && replaced.is_empty(), must_resize, replaced }
     }
 }

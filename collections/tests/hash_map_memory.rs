@@ -1,4 +1,4 @@
-//! Entries and buckets that a map does not need any more are freed.
+//! Buckets that a chain does not need any more are used in others, and all are freed with the map.
 #![cfg(not(loom))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use stillpoint::rcu;
 use stillpoint_collections::HashMap;
 
-/// Counts the bytes of pieces of memory that may be buckets.
+/// Counts the pieces of memory that may be buckets.
 struct Watched;
 
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 
-/// The size of a bucket.
+/// The alignment of a bucket.
 const BUCKET: usize = 64;
 
 // SAFETY: the system's allocator.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.size() == BUCKET && layout.align() == BUCKET {
+        if layout.align() == BUCKET {
             LIVE.fetch_add(1, Relaxed);
         }
         // SAFETY: the caller's contract.
@@ -27,7 +27,7 @@ unsafe impl GlobalAlloc for Watched {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        if layout.size() == BUCKET && layout.align() == BUCKET {
+        if layout.align() == BUCKET {
             LIVE.fetch_sub(1, Relaxed);
         }
         // SAFETY: the caller's contract, and all memory is the system's.
@@ -61,21 +61,23 @@ impl Hasher for OneBucket {
 }
 
 #[test]
-fn chained_buckets_are_freed_when_they_are_empty() {
+fn chained_buckets_are_used_again_and_freed_with_the_map() {
     const KEYS: u32 = 40;
     let map: HashMap<u32, u32, OneBucket> = HashMap::with_hasher(OneBucket::default());
     let all_in_and_out = || {
         let guard = rcu::enter();
+        map.insert(0, 0, &guard);
+        let empty = LIVE.load(Relaxed);
         (0..KEYS).for_each(|key| _ = map.insert(key, key, &guard));
-        let filled = LIVE.load(Relaxed);
         (0..KEYS).for_each(|key| _ = map.remove(&key, &guard));
-        drop(guard);
-        rcu::barrier();
-        (filled, LIVE.load(Relaxed))
+        (empty, LIVE.load(Relaxed))
     };
+    let (empty, filled) = all_in_and_out();
+    assert!((1..20).contains(&(filled - empty)), "{filled} pieces for {KEYS} entries, {empty} before");
     for _ in 0..50 {
-        let (filled, empty) = all_in_and_out();
-        assert!((4..20).contains(&filled), "{filled} chained buckets for {KEYS} entries");
-        assert_eq!(empty, 0, "chained buckets of an empty map");
+        assert_eq!(all_in_and_out(), (filled, filled), "chains do not use buckets again");
     }
+    drop(map);
+    rcu::barrier();
+    assert_eq!(LIVE.load(Relaxed), 0, "buckets of a map that was dropped");
 }

@@ -97,7 +97,12 @@ fn remove_slow(map: &Map, key: u64) -> Option<u64> {
 
 /// A map with two buckets, each with a stripe of its own.
 fn map(keys: &[u64]) -> Arc<Map> {
-    let map = Map::with_capacity(1);
+    map_with_room(1, keys)
+}
+
+/// A map that does not grow while it has no more than so many entries.
+fn map_with_room(entries: usize, keys: &[u64]) -> Arc<Map> {
+    let map = Map::with_capacity(entries);
     keys.iter().for_each(|&key| assert_eq!(insert(&map, key, key), None));
     Arc::new(map)
 }
@@ -156,13 +161,67 @@ fn entry_in_a_slot_that_is_used_again_stays_removed() {
     explore(3, &[OLD], reuse, |map| stays_removed(map, OLD));
 }
 
-/// A bucket without room: the entry goes to another one, which is unlinked and made again.
-/// Refutes: next-before-header
+/// Entries that leave no room in the first bucket of the chain, each with a fingerprint of its own.
+const FULL: [u64; SLOTS + 1] =
+    [key(0, 1, 0), key(0, 2, 0), key(0, 3, 0), key(0, 4, 0), key(0, 5, 0), key(0, 6, 0), OLD];
+
+/// The entry goes to another bucket, which is unlinked and linked again.
+/// Refutes: filled-before-linked
 #[test]
 fn entry_of_a_chained_bucket_stays_found() {
-    const FULL: [u64; SLOTS + 1] =
-        [key(0, 1, 0), key(0, 2, 0), key(0, 3, 0), key(0, 4, 0), key(0, 5, 0), key(0, 6, 0), OLD];
     explore(3, &FULL, reuse, |map| stays_found(map, NEW));
+}
+
+#[test]
+fn entry_of_a_chained_bucket_stays_removed() {
+    explore(3, &FULL, reuse, |map| stays_removed(map, OLD));
+}
+
+/// The second of three buckets is emptied, and the chain of another bucket takes a free one.
+/// Refutes: middle-bucket-unlinked
+#[test]
+fn entry_behind_an_empty_bucket_is_found() {
+    const OTHER: [u64; SLOTS + 1] = [
+        key(1, 1, 0),
+        key(1, 2, 0),
+        key(1, 3, 0),
+        key(1, 4, 0),
+        key(1, 5, 0),
+        key(1, 6, 0),
+        // Of the same fingerprint as the one that is removed.
+        key(1, 9, 0),
+    ];
+    const LAST: u64 = key(0, 10, 0);
+    check(0, 2, || {
+        let map = map_with_room(32, &FULL);
+        let second = [11, 12, 13, 14, 15].map(|top| key(0, top, 0));
+        second.into_iter().chain([LAST]).for_each(|key| assert_eq!(insert(&map, key, key), None));
+        second.into_iter().for_each(|key| assert_eq!(remove(&map, key), Some(key)));
+        OTHER[..SLOTS].iter().for_each(|&key| assert_eq!(insert(&map, key, key), None));
+        let reader = spawn(&map, |map| {
+            assert_eq!(get(map, LAST), Some(LAST), "an entry is missing that stays");
+            stays_removed(map, OLD);
+        });
+        assert_eq!(remove(&map, OLD), Some(OLD));
+        assert_eq!(insert(&map, OTHER[SLOTS], 1), None);
+        reader.join().unwrap();
+        assert_eq!((get(&map, OTHER[SLOTS]), get(&map, OLD)), (Some(1), None));
+    });
+}
+
+/// A lookup in a bucket that the chain of another bucket takes.
+#[test]
+fn lookup_in_a_freed_bucket_finds_no_entry_of_another_chain() {
+    const OTHER: u64 = key(1, 9, 7);
+    check(0, 3, || {
+        let map = map_with_room(32, &FULL);
+        FULL[..SLOTS].iter().for_each(|&key| assert_eq!(insert(&map, key | 1, key), None));
+        let reader = spawn(&map, |map| stays_removed(map, OLD));
+        assert_eq!(remove(&map, OLD), Some(OLD));
+        assert_eq!(insert(&map, OTHER, 1), None);
+        reader.join().unwrap();
+        assert_eq!((get(&map, OTHER), get(&map, OLD)), (Some(1), None));
+    });
 }
 
 #[test]

@@ -25,6 +25,9 @@ type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K,
 /// nothing that other threads use, and never waits, also while the table grows or shrinks. Writers of different keys
 /// seldom wait for each other. Entries that are replaced or removed are dropped after a grace period.
 ///
+/// While the table grows or shrinks, a change moves the bucket of its key and at most eight others, each of six entries or
+/// seldom more. Only [`reserve`](Self::reserve) and [`shrink_to_fit`](Self::shrink_to_fit) move all.
+///
 /// The parameter `D` is the domain: [`rcu::Global`](Global) if nothing else is said, another domain of `rcu` or
 /// `qsbr`, or an [`srcu::Domain`](stillpoint::srcu::Domain).
 ///

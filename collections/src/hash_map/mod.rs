@@ -17,7 +17,7 @@
 //! # How it works
 //!
 //! A bucket is a cache line: eight bytes of header, six pointers to entries, and a pointer to another bucket for those
-//! that have no room. The header has a byte of the hash for each entry, so a lookup follows a pointer only if it is
+//! that have no room. These lie in slabs of the table, which are freed with it. The header has a byte of the hash for each entry, so a lookup follows a pointer only if it is
 //! probably the right one. An entry is an allocation with the hash, the key and the value. It never changes; an update
 //! replaces it.
 //!
@@ -27,7 +27,9 @@
 //! precedence: other writers of the key wait for it, for a second at most.
 //!
 //! If entries have no room in their bucket and there are more than four for each bucket, the map allocates a table of
-//! twice the size. From then on each change moves the bucket of its key, and eight others, until all have moved.
+//! twice the size. From then on each change moves the bucket of its key, and eight others, until all have moved. So
+//! no insertion takes long because the table is large. The kernel provides the memory of the new table page by
+//! page, as buckets move to it, and only then in huge pages. The worker of the domain gives the old table back, in pieces.
 //! Lookups find the entries of a bucket in the old table until it has moved, and then in the new one. They never wait.
 //! The table shrinks in the same way, if there is less than one entry for each bucket, but keeps the room that was
 //! [reserved](HashMap::reserve).

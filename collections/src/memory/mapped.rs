@@ -1,46 +1,74 @@
 //! Memory that the kernel maps.
 
 use core::ptr;
+use std::thread;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Memory from this size on is mapped, and aligned for huge pages of this size: without them, most lookups in a large
-/// table wait for the address translation too.
-pub const LARGE: usize = 2 << 20;
+/// Memory from this size on is mapped.
+pub const LARGE: usize = 64 << 10;
 
-/// Maps `size` bytes, a multiple of a huge page, at such an address. Returns null if there is no memory.
+/// What is unmapped at a time: 64 pages, on most machines.
+const PIECE: usize = 256 << 10;
+
+/// The size of a huge page, on most machines.
+const HUGE: usize = 2 << 20;
+
+/// Maps `size` bytes, without huge pages: at such an address that it can have them. Returns null if there is no memory.
 pub fn map(size: usize) -> *mut u8 {
     try_map(size).unwrap_or(ptr::null_mut())
 }
 
 fn try_map(size: usize) -> rustix::io::Result<*mut u8> {
     debug_assert!(size % LARGE == 0);
+    // As much more as the address may need to be aligned.
+    let more = if size < HUGE { 0 } else { HUGE };
     // SAFETY: new mappings, of which the ends are given back.
     unsafe {
         let all = mmap_anonymous(
             ptr::null_mut(),
-            size + LARGE,
+            size + more,
             ProtFlags::READ | ProtFlags::WRITE,
             MapFlags::PRIVATE,
         )?;
-        let before = all.addr().next_multiple_of(LARGE) - all.addr();
+        if more == 0 {
+            return Ok(all.cast());
+        }
+        let before = all.addr().next_multiple_of(HUGE) - all.addr();
         let start = all.byte_add(before);
         if before > 0 {
             munmap(all, before)?;
         }
-        munmap(start.byte_add(size), LARGE - before)?;
-        // Without huge pages, it is slower.
-        let _ = madvise(start, size, Advice::LinuxHugepage);
+        munmap(start.byte_add(size), more - before)?;
+        // Without the advice, some systems have huge pages everywhere.
+        let _ = madvise(start, size, Advice::LinuxNoHugepage);
         Ok(start.cast())
     }
 }
 
-/// Gives memory back.
+/// Allows huge pages. Without them, most lookups in a large table wait for the address translation too. A page that is
+/// used already stays as it is, until the kernel comes to it.
+///
+/// # Safety
+///
+/// The memory comes from [`map`] with this size.
+pub unsafe fn allow_huge_pages(start: *mut u8, size: usize) {
+    if size >= HUGE {
+        // SAFETY: the caller's contract; changes no contents. An error: it is slower.
+        let _ = unsafe { madvise(start.cast(), size, Advice::LinuxHugepage) };
+    }
+}
+
+/// Gives memory back, in pieces: the kernel lets no other thread change mappings while it removes one, and the CPU may be
+/// shared with a thread that has more to lose.
 ///
 /// # Safety
 ///
 /// It comes from [`map`] with this size, and is not used any more.
 pub unsafe fn unmap(start: *mut u8, size: usize) {
-    // SAFETY: the caller's contract. It cannot fail: nothing is split.
-    let _ = unsafe { munmap(start.cast(), size) };
+    for offset in (0..size).step_by(PIECE) {
+        // SAFETY: the caller's contract. It cannot fail: nothing is split, as pieces before this one are gone.
+        let _ = unsafe { munmap(start.byte_add(offset).cast(), PIECE.min(size - offset)) };
+        thread::yield_now();
+    }
 }

@@ -15,3 +15,10 @@ pub fn map(_size: usize) -> *mut u8 {
 ///
 /// None.
 pub unsafe fn unmap(_start: *mut u8, _size: usize) {}
+
+/// Is not called.
+///
+/// # Safety
+///
+/// None.
+pub unsafe fn allow_huge_pages(_start: *mut u8, _size: usize) {}

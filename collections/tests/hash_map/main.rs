@@ -9,6 +9,7 @@ mod exclusive;
 mod features;
 mod fuzz;
 mod hashers;
+mod ranges;
 mod reentrancy;
 mod retain;
 mod set;
