@@ -1,6 +1,6 @@
 //! The memory of buckets: cache lines of words, zero at first.
 
-use super::chain::Bucket;
+use super::bucket::Bucket;
 use super::shape::{LINE, Shape};
 #[cfg(not(loom))]
 use crate::memory::{NoMemory, Zeroed};

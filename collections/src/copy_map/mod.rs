@@ -65,9 +65,7 @@
 //! Kaminsky's MemC3 (2013) and of Google's SwissTable (2017). Pairs in the table are also what Blelloch's
 //! parlayhash (2024) has for small types.
 
-#[cfg(loom)]
-pub mod chain;
-#[cfg(not(loom))]
+mod bucket;
 mod chain;
 #[cfg(not(loom))]
 mod convert;
@@ -79,6 +77,7 @@ mod map;
 mod overflow;
 #[cfg(not(loom))]
 mod plain;
+mod resize;
 #[cfg(loom)]
 pub mod shape;
 #[cfg(not(loom))]

@@ -5,7 +5,7 @@
 use std::panic::RefUnwindSafe;
 use std::sync::OnceLock;
 
-use super::chain::Bucket;
+use super::bucket::Bucket;
 use super::lines::Lines;
 use super::shape::Shape;
 use crate::sync::Mutex;

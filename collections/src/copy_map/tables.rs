@@ -27,12 +27,8 @@ use super::shape::{Shape, Words};
 use crate::memory::NoMemory;
 #[cfg(loom)]
 use crate::model::NoMemory;
-use crate::sync::{
-    Atomic, AtomicUsize, Counter, DeferOptions, Domain, Ordering::*, Owned, Shared, pause, step,
-};
+use crate::sync::{Atomic, AtomicUsize, Counter, Domain, Ordering::*, Owned, Shared, step};
 
-/// Chains that a writer moves for the others.
-const SHARE: usize = if cfg!(loom) { 1 } else { 8 };
 /// Buckets of the smallest table.
 const LEAST: usize = if cfg!(loom) { 1 } else { 16 };
 /// A table grows when it has an overflow bucket for so many of its buckets: if the hashes are random, when it has five
@@ -48,16 +44,16 @@ pub struct Table<S: Shape, D: Domain> {
     /// The number of buckets, which is a power of two, less one.
     mask: usize,
     overflow: Overflow,
-    next: Atomic<Table<S, D>, D>,
+    pub next: Atomic<Table<S, D>, D>,
     /// Chains that writers have undertaken to move. When each was undertaken once, it is the turn of those that are left.
-    claimed: AtomicUsize,
+    pub claimed: AtomicUsize,
     /// Chains that have moved.
-    moved: AtomicUsize,
+    pub moved: AtomicUsize,
     shape: PhantomData<S>,
 }
 
 impl<S: Shape, D: Domain> Table<S, D> {
-    fn try_new(buckets: usize) -> Result<Self, NoMemory> {
+    pub fn try_new(buckets: usize) -> Result<Self, NoMemory> {
         debug_assert!(buckets.is_power_of_two());
         Ok(Self {
             lines: Lines::new::<S>(buckets)?,
@@ -94,31 +90,13 @@ impl<S: Shape, D: Domain> Table<S, D> {
         self.chain_at(hash as usize)
     }
 
-    /// Begins to resize the table, which was the current one, unless that has begun.
-    fn try_resize(&self, buckets: usize, section: &D::Section) -> Result<(), NoMemory> {
-        if self.next.load(section).is_null() {
-            let next = Owned::new(Self::try_new(buckets)?);
-            // An error drops the table, as another thread was first.
-            let _ = self.next.compare_exchange(Shared::null(), next, section);
-        }
-        Ok(())
-    }
-
-    /// [`try_resize`](Self::try_resize), which ends the program as the standard library does if there is no memory.
-    #[track_caller]
-    pub fn resize(&self, buckets: usize, section: &D::Section) {
-        if let Err(error) = self.try_resize(buckets, section) {
-            error.fail();
-        }
-    }
-
     /// Returns the next table, which exists if a chain has moved.
     #[inline(always)]
     pub fn next<'g>(&self, section: &'g D::Section) -> &'g Self {
         self.next.load(section).as_ref().expect("a chain has moved")
     }
 
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.lines.size() + self.overflow.size()
     }
 }
@@ -140,11 +118,11 @@ impl Change {
 /// The entries of a map.
 pub struct Tables<S: Shape, D: Domain> {
     /// Null before the first entry.
-    current: Atomic<Table<S, D>, D>,
+    pub current: Atomic<Table<S, D>, D>,
     entries: Counter<isize>,
     /// The number of buckets for the room that was asked for. Tables do not shrink below it.
-    reserved: AtomicUsize,
-    domain: D,
+    pub reserved: AtomicUsize,
+    pub domain: D,
 }
 
 impl<S: Shape, D: Domain> Tables<S, D> {
@@ -174,7 +152,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
     }
 
     /// Returns how many buckets have room for as many entries.
-    fn buckets_for(&self, entries: usize) -> usize {
+    pub fn buckets_for(&self, entries: usize) -> usize {
         // Relaxed: only the number.
         let reserved = self.reserved.load(Relaxed);
         entries.div_ceil(S::FULL).next_power_of_two().max(reserved).max(LEAST)
@@ -186,7 +164,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         self.current.load(section).as_ref()
     }
 
-    fn is_current(&self, table: &Table<S, D>, section: &D::Section) -> bool {
+    pub fn is_current(&self, table: &Table<S, D>, section: &D::Section) -> bool {
         self.current(section).is_some_and(|current| core::ptr::eq(current, table))
     }
 
@@ -334,139 +312,6 @@ impl<S: Shape, D: Domain> Tables<S, D> {
             (Ok(()), Change { entries: 1, overflow, is_empty: false })
         })
     }
-
-    /// Moves a chain, unless it has moved.
-    #[cold]
-    fn move_chain(
-        &self,
-        table: &Table<S, D>,
-        next: &Table<S, D>,
-        index: usize,
-        rehash: Rehash<'_>,
-        section: &D::Section,
-    ) {
-        let chain = table.chain_at(index);
-        let (mut keys, mut hashes) = (Vec::new(), Vec::new());
-        let mut locked = loop {
-            keys.clear();
-            let version = match chain.snapshot(|pair| keys.push(pair.map(|(key, _)| key))) {
-                Err(Moved) => return,
-                Ok(None) => continue,
-                Ok(Some(version)) => version,
-            };
-            hashes.clear();
-            hashes.extend(keys.iter().map(|key| key.as_ref().map_or(0, rehash)));
-            match chain.lock() {
-                Err(Moved) => return,
-                // Since then, pairs may have been removed, and values replaced. No slot has another key.
-                Ok(locked) if locked.version() == version => break locked,
-                Ok(_) => {}
-            }
-        };
-        let mut hashes = hashes.iter();
-        locked.for_each(|pair| {
-            let (Some(&hash), Some((key, value))) = (hashes.next(), pair) else { return };
-            // Only chains of a smaller table take pairs of several chains.
-            let target = next.chain(hash);
-            let target = if next.len() >= table.len() { Ok(target.own()) } else { target.lock() };
-            let mut target = target.expect("the next table is not being resized");
-            step!("pair-not-copied", target.insert(hash, &key, &value));
-        });
-        locked.set_moved();
-        drop(locked);
-        // Release, Acquire: the writer that publishes the next table has the copies of all others; pairs with itself.
-        if table.moved.fetch_add(1, AcqRel) + 1 == table.len() {
-            let replaced = self.current.load(section);
-            self.current.store(table.next.load(section));
-            let options = DeferOptions::new().heap_bytes(table.size());
-            // SAFETY: no pointer leads to it, but for those of open sections, and of tables that were retired before.
-            unsafe { self.domain.retire_shared(replaced, options) };
-        }
-    }
-
-    /// Doubles a table that many overflow buckets belong to, unless it has few entries: then their hashes are to blame.
-    #[cold]
-    #[track_caller]
-    fn grow(&self, table: &Table<S, D>, section: &D::Section) {
-        if self.is_current(table, section) && self.len() >= table.len() * S::FULL / 2 {
-            table.resize(table.len() * 2, section);
-        }
-    }
-
-    /// Halves a table that has less than one entry for each bucket.
-    #[cold]
-    #[track_caller]
-    fn shrink(&self, table: &Table<S, D>, section: &D::Section) {
-        if self.is_current(table, section) && self.len() < table.len() && table.len() > self.buckets_for(0) {
-            table.resize(table.len() / 2, section);
-        }
-    }
-
-    /// Moves a few chains of the current table, if it is being resized. Returns `false` if it is not.
-    #[cold]
-    fn help(&self, rehash: Rehash<'_>, section: &D::Section) -> bool {
-        let Some(table) = self.current(section) else { return false };
-        let Some(next) = table.next.load(section).as_ref() else { return false };
-        // Relaxed: a chain is moved under its lock.
-        let begin = table.claimed.fetch_add(SHARE, Relaxed);
-        (begin..begin + SHARE).for_each(|index| self.move_chain(table, next, index, rehash, section));
-        true
-    }
-
-    /// Completes the resize of the current table, if it is being resized.
-    fn complete_resize(&self, rehash: Rehash<'_>, section: &D::Section) {
-        let Some(table) = self.current(section) else { return };
-        let Some(next) = table.next.load(section).as_ref() else { return };
-        (0..table.len()).for_each(|index| self.move_chain(table, next, index, rehash, section));
-        // Another thread may have moved the last chain, and be about to publish the next table.
-        (0..).take_while(|_| self.is_current(table, section)).for_each(pause);
-    }
-
-    /// Makes room for more entries, and keeps it until [`shrink_to_fit`](Self::shrink_to_fit).
-    ///
-    /// # Errors
-    ///
-    /// If there is no memory.
-    pub fn reserve(
-        &self,
-        additional: usize,
-        rehash: Rehash<'_>,
-        section: &D::Section,
-    ) -> Result<(), NoMemory> {
-        let buckets = self.buckets_for(self.len().saturating_add(additional));
-        loop {
-            self.complete_resize(rehash, section);
-            match self.current(section) {
-                None => {
-                    let first = Owned::new(Table::try_new(buckets)?);
-                    // An error drops the table, as another thread was first.
-                    let _ = self.current.compare_exchange(Shared::null(), first, section);
-                }
-                Some(table) if table.len() < buckets => table.try_resize(buckets, section)?,
-                Some(_) => {
-                    // Relaxed: only the number. The table is looked at again once it is set, as it may have shrunk.
-                    let reserved = self.reserved.load(Relaxed);
-                    if reserved >= buckets {
-                        return Ok(());
-                    }
-                    let _ = self.reserved.compare_exchange(reserved, buckets, Relaxed, Relaxed);
-                }
-            }
-        }
-    }
-
-    /// Shrinks the table to its entries, and keeps no room.
-    pub fn shrink_to_fit(&self, rehash: Rehash<'_>, section: &D::Section) {
-        // Relaxed: only the number.
-        self.reserved.store(0, Relaxed);
-        self.complete_resize(rehash, section);
-        let Some(table) = self.current(section) else { return };
-        let buckets = self.buckets_for(self.len());
-        if table.len() > buckets {
-            table.resize(buckets, section);
-            self.complete_resize(rehash, section);
-        }
-    }
 }
 
 /// Returns `true` for one of a few hashes: a removal of these that leaves a bucket empty counts the entries, which takes
@@ -483,5 +328,30 @@ impl<S: Shape, D: Domain> Drop for Tables<S, D> {
                 drop(table.next.take());
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use stillpoint::rcu::{Global, enter};
+
+    use super::*;
+    use crate::copy_map::plain::{Pair, encode};
+
+    /// As in a signal handler that has interrupted a writer of the bucket, or in the child of a fork.
+    #[test]
+    fn lookup_beside_a_locked_chain_does_not_wait() {
+        let tables = Tables::<Pair<u64, u64>, _>::new(Global);
+        let (key, value, other) = (encode(&1_u64), encode(&2_u64), encode(&3_u64));
+        let section = enter();
+        tables.insert(0, [&key, &value], &|_| 0, &section);
+        let chain = tables.current(&section).expect("a table").chain(0);
+        let mut locked = chain.lock().expect("it has not moved");
+        let get = |key| tables.get(0, key, &section);
+        assert_eq!((get(&key), get(&other)), (Some(value), None));
+        locked.insert(0, &other, &value);
+        assert_eq!((get(&key), get(&other)), (Some(value), None));
+        drop(locked);
+        assert_eq!((get(&key), get(&other)), (Some(value), Some(value)));
     }
 }
