@@ -16,7 +16,7 @@
 //! | the same, where readers keep what they have read: configuration of a request, a snapshot in a structure | [`ArcCell`](crate::arc::ArcCell) in [`arc`](crate::arc) | a long section, or a clone of an [`Arc`](std::sync::Arc) | sections should be short; threads that clone write one shared word |
 //! | the same, in a loop that loads in each iteration, and may keep an old value until it loads again | [`arc::Cache`](crate::arc::Cache) | [`Rcu`](crate::rcu::Rcu) | a check is a comparison of two pointers |
 //! | a map with changing entries | `HashMap` in the crate `stillpoint-collections` | `RwLock<HashMap>`, or one `Rcu` of the map | readers of a lock write a shared word; [`modify`](crate::rcu::Rcu::modify) copies the value |
-//! | a map of numbers and other plain pairs | `CopyMap` there, whose lookups copy | the same | its entries lie in the table: one cache miss, half of the memory |
+//! | a map of numbers and other plain pairs | `CopyMap` there, whose lookups copy | the same | entries lie in the table: one cache miss, no allocation |
 //! | a `HashMap` where async tasks hold references across `.await` | it, in a [domain](crate::srcu::Domain) of [`srcu`](crate::srcu) | a map of locks | a task that sleeps with a reference blocks no other task |
 //! | a list, map or queue of your own, whose nodes threads link and unlink | [`rcu::Atomic`](crate::rcu::Atomic), [`rcu::retire_shared`](crate::rcu::retire_shared) | reference counts in each node | readers would write to each node that they visit |
 //! | the same, where readers may stall, or traverse for long | [hazard pointers](crate::hazard), and sections for short reads | a section of [`rcu`](crate::rcu) | what is retired waits for a section, but not for a hazard pointer of another node |
