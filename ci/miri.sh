@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The library in Miri, with strict provenance: pointers, guards, values that are retired, callbacks and their worker, in
-# domains of all kinds, the hash map, and atomic `Arc`s, these with any number of seeds: each is another schedule, with other
+# domains of all kinds, the hash maps, and atomic `Arc`s, these with any number of seeds: each is another schedule, with other
 # stale loads. Miri checks aliasing, initialization, data races, and orderings weaker than the processor's.
 #
 # Miri lacks `membarrier`, rseq and futexes of half a word. So fences are those of the backend `seqcst`, per-CPU data
@@ -64,3 +64,5 @@ cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package arc-
 echo "-- the hash map"
 run stillpoint-collections hash_map entry_is update_replaces compute_does view_has new_value map_works iterator_sees \
     every_key static_map taken_apart leaks_no_other removed_entry_stays
+echo "-- the map of plain pairs"
+run stillpoint-collections copy_map map_works values_that_are keys_are reentrancy:: concurrent_ of_one_word of_three_words

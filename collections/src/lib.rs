@@ -3,6 +3,7 @@
 //! Concurrent collections on the read-copy update of [`stillpoint`].
 //!
 //! [`HashMap`] is for tables that many threads read and some change. The [`hash_map`] module says how it works.
+//! [`CopyMap`] is one of numbers and other plain pairs, which lookups copy: it takes less time and memory.
 //!
 //! ```
 //! use stillpoint::rcu;
@@ -27,6 +28,7 @@ mod chain;
 #[cfg(not(loom))]
 #[cfg_attr(any(stillpoint_portable, not(target_os = "linux")), path = "portable_clock.rs")]
 mod clock;
+pub mod copy_map;
 #[cfg(not(loom))]
 mod exclusive;
 #[cfg(not(loom))]
@@ -52,6 +54,8 @@ mod walk;
 #[cfg(not(loom))]
 mod writer;
 
+#[cfg(not(loom))]
+pub use copy_map::CopyMap;
 #[cfg(not(loom))]
 pub use hash_map::HashMap;
 #[cfg(not(loom))]

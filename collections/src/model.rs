@@ -138,6 +138,23 @@ impl<T> Pointer<T> for Shared<'_, T> {
     }
 }
 
+/// `percpu::Counter`: a number, which orders nothing.
+pub struct Counter<T>(core::sync::atomic::AtomicIsize, PhantomData<T>);
+
+impl Counter<isize> {
+    pub fn new() -> Self {
+        Self(core::sync::atomic::AtomicIsize::new(0), PhantomData)
+    }
+
+    pub fn add(&self, by: isize) {
+        self.0.fetch_add(by, core::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub fn sum(&self) -> isize {
+        self.0.load(core::sync::atomic::Ordering::Relaxed)
+    }
+}
+
 /// `lock::Mutex`.
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 

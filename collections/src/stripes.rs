@@ -105,8 +105,8 @@ fn make(count: usize) -> Box<[Stripe]> {
     (0..count).map(stripe).collect()
 }
 
-/// Returns the number of stripes on this machine, the same for all maps.
-fn usual() -> usize {
+/// Returns the number of stripes on this machine, the same for all maps: a power of two, some for each CPU.
+pub fn usual() -> usize {
     // Not a `OnceLock`, on which the child of a fork could wait for a thread that it does not have.
     static STRIPES: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
     if cfg!(loom) {

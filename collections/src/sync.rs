@@ -7,11 +7,13 @@ pub use stillpoint::Domain;
 #[cfg(not(loom))]
 pub use stillpoint::lock::{Mutex, MutexGuard};
 #[cfg(not(loom))]
+pub use stillpoint::percpu::Counter;
+#[cfg(not(loom))]
 pub use stillpoint::rcu::{Atomic, DeferOptions, Owned, Shared};
 
 #[cfg(loom)]
 pub use crate::model::{
-    Atomic, AtomicU64, AtomicUsize, DeferOptions, Domain, Mutex, MutexGuard, Owned, Shared,
+    Atomic, AtomicU64, AtomicUsize, Counter, DeferOptions, Domain, Mutex, MutexGuard, Owned, Shared,
 };
 
 pub use core::sync::atomic::Ordering;
@@ -23,6 +25,18 @@ pub fn share<'g, T: Send + Sync + 'static, D: Domain>(
     section: &'g D::Section,
 ) -> Shared<'g, T> {
     Atomic::<T, D>::new(new).load(section)
+}
+
+/// Waits a little for another thread, for longer from round to round.
+pub fn pause(round: u32) {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    match round {
+        _ if cfg!(loom) => {}
+        0..64 => core::hint::spin_loop(),
+        64..128 => std::thread::yield_now(),
+        _ => std::thread::sleep(core::time::Duration::from_micros(50)),
+    }
 }
 
 /// Executes a statement, which the mutant of this name leaves out: see `stillpoint/src/sync/mod.rs`.

@@ -71,7 +71,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
 
 /// There is no memory for a table: see [`HashMap::try_reserve`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TryReserveError(NoMemory);
+pub struct TryReserveError(pub(crate) NoMemory);
 
 impl fmt::Display for TryReserveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -83,6 +83,29 @@ impl<K: Key> Map<K> for Stillpoint<K> {
     }
 }
 
+/// The library's, of pairs that it copies.
+#[derive(Debug, Default)]
+pub struct CopyMap(stillpoint_collections::CopyMap<u64, u64, Hasher>);
+
+impl Map for CopyMap {
+    const NAME: &'static str = "stillpoint-copy";
+
+    #[inline(always)]
+    fn get(&self, key: &u64) -> Option<u64> {
+        self.0.get(key)
+    }
+
+    #[inline(always)]
+    fn insert(&self, key: u64, value: u64) {
+        self.0.insert(key, value);
+    }
+
+    #[inline(always)]
+    fn remove(&self, key: &u64) {
+        self.0.remove(key);
+    }
+}
+
 /// papaya, pinned for each operation, as the others are.
 #[derive(Debug, Default)]
 pub struct Papaya<K: Key = u64>(papaya::HashMap<K, u64, Hasher>);
@@ -200,6 +223,7 @@ mod tests {
     #[test]
     fn maps_store_numbers() {
         check_all::<u64>();
+        check::<u64, CopyMap>();
         check_all::<String>();
         #[cfg(feature = "liburcu")]
         check::<u64, Lfht>();

@@ -12,6 +12,8 @@
 //!   `--cells churn` only.
 //! - `growth_ns`, `growth_longest_ns`: insertions while a table grows from nothing (see [`growth`]); with
 //!   `--cells growth` only.
+//! - `op_ns`, `wall_ns`, `bytes` of the map whose pairs are copied, in the grid of parlayhash: 8192 keys, and 8,388,608, with
+//!   up to half of changes; with `--cells copy` only. `stillpoint` is that map there.
 //! - `get_of_many_ns`: a key of `get_many`, beside `get` (see [`many`]); with `--cells many` only.
 //!
 //! Keys and values are 8 bytes, but for the `String` keys of a churn. All maps have the same hasher. `cds_lfht` has a
@@ -28,7 +30,7 @@ mod memory;
 use crate::peers;
 #[cfg(feature = "liburcu")]
 use crate::peers::maps::Lfht;
-use crate::peers::maps::{CDS_LFHT, Dashmap, Locked, Map, Papaya, Scc, Stillpoint};
+use crate::peers::maps::{CDS_LFHT, CopyMap, Dashmap, Locked, Map, Papaya, Scc, Stillpoint};
 use harness::report::OURS;
 use harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System};
 use load::{Cell, Keys, Maps};
@@ -41,6 +43,9 @@ const BYTES: Metric = Metric { name: "bytes", unit: "bytes", better: Better::Low
 /// Keys of a table that fits into the caches, and of one that does not.
 const SMALL: usize = 1 << 10;
 const LARGE: usize = 1 << 20;
+
+/// Keys of `--cells copy`: about ten thousand, and about ten million.
+const GRID: [usize; 2] = [1 << 13, 1 << 23];
 
 /// The measurements of a system, and its maps.
 struct Measures {
@@ -61,6 +66,19 @@ fn system<M: Map>() -> System<Measures> {
     System { name: M::NAME, measure }
 }
 
+/// The grid of parlayhash: tables that fit into a cache, and tables that fit into none, with up to half of updates.
+fn grid() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for size in GRID {
+        for keys in [Keys::Uniform, Keys::Zipf] {
+            for reads in [100, 90, 50] {
+                cells.extend([1, 2, 16].map(|threads| Cell { reads, threads, keys, size }));
+            }
+        }
+    }
+    cells
+}
+
 fn cells(quick: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     let (all_threads, all_keys): (&[usize], &[Keys]) =
@@ -77,6 +95,44 @@ fn cells(quick: bool) -> Vec<Cell> {
     cells
 }
 
+/// Measures the map whose pairs are copied: as the library's, beside the one whose entries are referred to.
+fn copied(budget: Budget) -> anyhow::Result<Report> {
+    let mut systems = [
+        System { name: OURS, ..system::<CopyMap>() },
+        System { name: "stillpoint-hashmap", ..system::<Stillpoint>() },
+        system::<Papaya>(),
+        system::<Dashmap>(),
+        system::<Scc>(),
+        system::<Locked>(),
+    ];
+    let mut recorder = Recorder::new("map");
+    operations(budget.share(0.95), &grid(), &mut systems, &mut recorder)?;
+    bytes(budget.share(0.05), &mut systems, &mut recorder)?;
+    Ok(Report::new(&recorder, Vec::new()))
+}
+
+fn operations(
+    budget: Budget,
+    cells: &[Cell],
+    systems: &mut [System<Measures>],
+    recorder: &mut Recorder,
+) -> anyhow::Result<()> {
+    Plan::new(budget, 50, cells, systems, [&OP, &WALL]).run(
+        recorder,
+        |cell, _| Some(cell.config()),
+        |cell, system, slice| (system.measure.load)(*cell, slice),
+    )
+}
+
+fn bytes(budget: Budget, systems: &mut [System<Measures>], recorder: &mut Recorder) -> anyhow::Result<()> {
+    let once = Budget { rounds: Some(1), ..budget };
+    Plan::new(once, 1, &[()], systems, [&BYTES]).run(
+        recorder,
+        |(), _| Some(Config::new([("size", LARGE.into())])),
+        |(), system, _| Ok([(system.measure.bytes)()]),
+    )
+}
+
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
     if budget.cells == Some("many") {
@@ -89,6 +145,9 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
             |(), system, slice| Ok([many::run(&table, system.measure, slice)]),
         )?;
         return Ok(Report::new(&recorder, Vec::new()));
+    }
+    if budget.cells == Some("copy") {
+        return copied(budget.quick_instead_of(180.0, 30.0));
     }
     if budget.cells == Some("churn") {
         let mut recorder = Recorder::new("map");
@@ -116,22 +175,13 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         )?;
         return Ok(Report::new(&recorder, peers::missing(&[CDS_LFHT])));
     }
-    Plan::new(budget.share(0.85), 50, &cells(budget.quick), &mut systems, [&OP, &WALL]).run(
-        &mut recorder,
-        |cell, _| Some(cell.config()),
-        |cell, system, slice| (system.measure.load)(*cell, slice),
-    )?;
+    operations(budget.share(0.85), &cells(budget.quick), &mut systems, &mut recorder)?;
     let growing = &mut systems[..growing];
     Plan::new(budget.share(0.12), 150, &[false, true], growing, [&P999]).run(
         &mut recorder,
         |&resizes, _| Some(Config::new([("resizes", u32::from(resizes).into())])),
         |&resizes, system, slice| Ok([(system.measure.latency)(resizes, slice)?]),
     )?;
-    let once = Budget { rounds: Some(1), ..budget.share(0.03) };
-    Plan::new(once, 1, &[()], growing, [&BYTES]).run(
-        &mut recorder,
-        |(), _| Some(Config::new([("size", LARGE.into())])),
-        |(), system, _| Ok([(system.measure.bytes)()]),
-    )?;
+    bytes(budget.share(0.03), growing, &mut recorder)?;
     Ok(Report::new(&recorder, peers::missing(&[CDS_LFHT])))
 }

@@ -1,0 +1,50 @@
+//! The iterator over copies of entries.
+
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
+use core::iter::FusedIterator;
+
+use stillpoint::rcu;
+
+use super::map::CopyMap;
+use super::plain::{Plain, decode};
+use super::walk::Walk;
+
+/// An iterator over copies of the entries of a map: see [`CopyMap::iter`].
+pub struct Iter<'m, K: Plain, V: Plain, S> {
+    map: &'m CopyMap<K, V, S>,
+    walk: Walk,
+    /// Those of a step that are left.
+    pairs: Vec<(K, V)>,
+}
+
+impl<'m, K: Plain, V: Plain, S> Iter<'m, K, V, S> {
+    pub(super) fn new(map: &'m CopyMap<K, V, S>) -> Self {
+        Self { map, walk: Walk::new(&map.tables, &rcu::enter()), pairs: Vec::new() }
+    }
+}
+
+impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> Iterator for Iter<'_, K, V, S> {
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<(K, V)> {
+        loop {
+            if let Some(pair) = self.pairs.pop() {
+                return Some(pair);
+            }
+            let pairs = &mut self.pairs;
+            let mut add = |key, value| pairs.push((decode(&key), decode(&value)));
+            if !self.walk.next(&self.map.tables, &self.map.rehash(), &rcu::enter(), &mut add) {
+                return None;
+            }
+        }
+    }
+}
+
+impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> FusedIterator for Iter<'_, K, V, S> {}
+
+impl<K: Plain, V: Plain, S> fmt::Debug for Iter<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").finish_non_exhaustive()
+    }
+}

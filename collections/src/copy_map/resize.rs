@@ -1,0 +1,168 @@
+//! How one table takes the place of another: see [`tables`](super::tables).
+
+use super::chain::Moved;
+use super::shape::Shape;
+use super::tables::{Rehash, Table, Tables};
+#[cfg(not(loom))]
+use crate::memory::NoMemory;
+#[cfg(loom)]
+use crate::model::NoMemory;
+use crate::sync::{DeferOptions, Domain, Ordering::*, Owned, Shared, pause, step};
+
+/// Chains that a writer moves for the others.
+const SHARE: usize = if cfg!(loom) { 1 } else { 8 };
+
+impl<S: Shape, D: Domain> Table<S, D> {
+    /// Begins to resize the table, which was the current one, unless that has begun.
+    fn try_resize(&self, buckets: usize, section: &D::Section) -> Result<(), NoMemory> {
+        if self.next.load(section).is_null() {
+            let next = Owned::new(Self::try_new(buckets)?);
+            // An error drops the table, as another thread was first.
+            let _ = self.next.compare_exchange(Shared::null(), next, section);
+        }
+        Ok(())
+    }
+
+    /// [`try_resize`](Self::try_resize), which ends the program as the standard library does if there is no memory.
+    #[track_caller]
+    pub fn resize(&self, buckets: usize, section: &D::Section) {
+        if let Err(error) = self.try_resize(buckets, section) {
+            error.fail();
+        }
+    }
+}
+
+impl<S: Shape, D: Domain> Tables<S, D> {
+    /// Moves a chain, unless it has moved.
+    #[cold]
+    pub fn move_chain(
+        &self,
+        table: &Table<S, D>,
+        next: &Table<S, D>,
+        index: usize,
+        rehash: Rehash<'_>,
+        section: &D::Section,
+    ) {
+        let chain = table.chain_at(index);
+        let (mut keys, mut hashes) = (Vec::new(), Vec::new());
+        let mut locked = loop {
+            keys.clear();
+            let version = match chain.snapshot(|pair| keys.push(pair.map(|(key, _)| key))) {
+                Err(Moved) => return,
+                Ok(None) => continue,
+                Ok(Some(version)) => version,
+            };
+            hashes.clear();
+            hashes.extend(keys.iter().map(|key| key.as_ref().map_or(0, rehash)));
+            match chain.lock() {
+                Err(Moved) => return,
+                // Since then, pairs may have been removed, and values replaced. No slot has another key.
+                Ok(locked) if locked.version() == version => break locked,
+                Ok(_) => {}
+            }
+        };
+        let mut hashes = hashes.iter();
+        locked.for_each(|pair| {
+            let (Some(&hash), Some((key, value))) = (hashes.next(), pair) else { return };
+            // Only chains of a smaller table take pairs of several chains.
+            let target = next.chain(hash);
+            let target = if next.len() >= table.len() { Ok(target.own()) } else { target.lock() };
+            let mut target = target.expect("the next table is not being resized");
+            step!("pair-not-copied", target.insert(hash, &key, &value));
+        });
+        locked.set_moved();
+        drop(locked);
+        // Release, Acquire: the writer that publishes the next table has the copies of all others; pairs with itself.
+        if table.moved.fetch_add(1, AcqRel) + 1 == table.len() {
+            let replaced = self.current.load(section);
+            self.current.store(table.next.load(section));
+            let options = DeferOptions::new().heap_bytes(table.size());
+            // SAFETY: no pointer leads to it, but for those of open sections, and of tables that were retired before.
+            unsafe { self.domain.retire_shared(replaced, options) };
+        }
+    }
+
+    /// Doubles a table that many overflow buckets belong to, unless it has few entries: then their hashes are to blame.
+    #[cold]
+    #[track_caller]
+    pub fn grow(&self, table: &Table<S, D>, section: &D::Section) {
+        if self.is_current(table, section) && self.len() >= table.len() * S::FULL / 2 {
+            table.resize(table.len() * 2, section);
+        }
+    }
+
+    /// Halves a table that has less than one entry for each bucket.
+    #[cold]
+    #[track_caller]
+    pub fn shrink(&self, table: &Table<S, D>, section: &D::Section) {
+        if self.is_current(table, section) && self.len() < table.len() && table.len() > self.buckets_for(0) {
+            table.resize(table.len() / 2, section);
+        }
+    }
+
+    /// Moves a few chains of the current table, if it is being resized. Returns `false` if it is not.
+    #[cold]
+    pub fn help(&self, rehash: Rehash<'_>, section: &D::Section) -> bool {
+        let Some(table) = self.current(section) else { return false };
+        let Some(next) = table.next.load(section).as_ref() else { return false };
+        // Relaxed: a chain is moved under its lock.
+        let begin = table.claimed.fetch_add(SHARE, Relaxed);
+        (begin..begin + SHARE).for_each(|index| self.move_chain(table, next, index, rehash, section));
+        true
+    }
+
+    /// Completes the resize of the current table, if it is being resized.
+    fn complete_resize(&self, rehash: Rehash<'_>, section: &D::Section) {
+        let Some(table) = self.current(section) else { return };
+        let Some(next) = table.next.load(section).as_ref() else { return };
+        (0..table.len()).for_each(|index| self.move_chain(table, next, index, rehash, section));
+        // Another thread may have moved the last chain, and be about to publish the next table.
+        (0..).take_while(|_| self.is_current(table, section)).for_each(pause);
+    }
+
+    /// Makes room for more entries, and keeps it until [`shrink_to_fit`](Self::shrink_to_fit).
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory.
+    pub fn reserve(
+        &self,
+        additional: usize,
+        rehash: Rehash<'_>,
+        section: &D::Section,
+    ) -> Result<(), NoMemory> {
+        let buckets = self.buckets_for(self.len().saturating_add(additional));
+        loop {
+            self.complete_resize(rehash, section);
+            match self.current(section) {
+                None => {
+                    let first = Owned::new(Table::try_new(buckets)?);
+                    // An error drops the table, as another thread was first.
+                    let _ = self.current.compare_exchange(Shared::null(), first, section);
+                }
+                Some(table) if table.len() < buckets => table.try_resize(buckets, section)?,
+                Some(_) => {
+                    // Relaxed: only the number. The table is looked at again once it is set, as it may have shrunk.
+                    let reserved = self.reserved.load(Relaxed);
+                    if reserved >= buckets {
+                        return Ok(());
+                    }
+                    let _ = self.reserved.compare_exchange(reserved, buckets, Relaxed, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Shrinks the table to its entries, and keeps no room.
+    pub fn shrink_to_fit(&self, rehash: Rehash<'_>, section: &D::Section) {
+        // Relaxed: only the number.
+        self.reserved.store(0, Relaxed);
+        self.complete_resize(rehash, section);
+        let Some(table) = self.current(section) else { return };
+        let buckets = self.buckets_for(self.len());
+        if table.len() > buckets {
+            table.resize(buckets, section);
+            self.complete_resize(rehash, section);
+        }
+    }
+}

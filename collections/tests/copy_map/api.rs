@@ -1,0 +1,132 @@
+//! Single operations.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasherDefault;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use stillpoint_collections::CopyMap;
+use stillpoint_collections::copy_map::Iter;
+
+use crate::hashers::Masked;
+
+#[test]
+fn map_works_with_every_size_of_pairs() {
+    fn check<const KEY: usize, const VALUE: usize>() {
+        let map = CopyMap::<[u8; KEY], [u8; VALUE]>::new();
+        for round in 0..3 {
+            for number in 0..100 {
+                let old = map.insert([number; KEY], [number ^ round; VALUE]);
+                assert_eq!(old, (round > 0).then(|| [number ^ (round - 1); VALUE]));
+            }
+        }
+        for number in 0..100 {
+            assert_eq!(map.get(&[number; KEY]), Some([number ^ 2; VALUE]));
+            assert_eq!(map.get(&[100 + number; KEY]), None);
+        }
+        assert_eq!((map.len(), map.iter().count()), (100, 100));
+        for number in 0..100 {
+            assert_eq!(map.remove(&[number; KEY]), Some([number ^ 2; VALUE]));
+        }
+        assert!(map.is_empty() && map.iter().next().is_none());
+    }
+    check::<1, 0>();
+    check::<8, 0>();
+    check::<1, 1>();
+    check::<8, 8>();
+    check::<5, 9>();
+    check::<16, 16>();
+    check::<64, 0>();
+    check::<64, 64>();
+}
+
+#[test]
+fn values_that_are_not_any_bits_come_back() {
+    let map = CopyMap::from([('a', true), ('ß', false)]);
+    assert_eq!((map.get(&'a'), map.get(&'ß'), map.get(&'b')), (Some(true), Some(false), None));
+    let unit = CopyMap::from([((), 1.5_f32)]);
+    assert_eq!((unit.get(&()), unit.remove(&()), unit.get(&())), (Some(1.5), Some(1.5), None));
+}
+
+#[test]
+fn keys_are_the_same_if_their_bytes_are() {
+    /// Equal to all others, with one hash.
+    #[derive(Clone, Copy)]
+    #[repr(transparent)]
+    struct Equal(u8);
+    impl PartialEq for Equal {
+        fn eq(&self, _: &Self) -> bool {
+            true
+        }
+    }
+    impl Eq for Equal {}
+    impl std::hash::Hash for Equal {
+        fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+    }
+    // SAFETY: a byte.
+    unsafe impl bytemuck::Zeroable for Equal {}
+    // SAFETY: as above.
+    unsafe impl bytemuck::Pod for Equal {}
+
+    let map = CopyMap::new();
+    assert_eq!((map.insert(Equal(1), 1), map.insert(Equal(2), 2)), (None, None));
+    assert_eq!((map.get(&Equal(1)), map.get(&Equal(2)), map.len()), (Some(1), Some(2), 2));
+}
+
+#[test]
+fn maps_are_shared_and_sent() {
+    fn check<T: Send + Sync + Unpin + UnwindSafe + RefUnwindSafe + 'static>(_: &T) {}
+    fn sent<T: Send + Sync>(_: T) {}
+    let map = CopyMap::<u64, u64>::new();
+    check(&map);
+    sent::<Iter<'_, _, _, _>>(map.iter());
+}
+
+#[test]
+fn conversions_keep_all_entries() {
+    let entries = (0..1000_u16).map(|key| (key, u32::from(key) * 3));
+    let mut map: CopyMap<_, _, BuildHasherDefault<std::hash::DefaultHasher>> = entries.clone().collect();
+    map.extend([(1000, 0)]);
+    (&map).extend([(1001, 0)]);
+    let clone = map.clone();
+    map.clear();
+    assert_eq!((map.len(), clone.len()), (0, 1002));
+    let expected: BTreeMap<_, _> = entries.chain([(1000, 0), (1001, 0)]).collect();
+    assert_eq!(clone.into_iter().collect::<BTreeMap<_, _>>(), expected);
+    assert_eq!(format!("{:?}", CopyMap::from([(1, 2)])), "{1: 2}");
+}
+
+#[test]
+fn reserved_room_stays_until_it_is_given_back() {
+    let map = CopyMap::with_capacity(10_000);
+    let room = map.capacity();
+    assert!(room >= 10_000);
+    (0..10_000_u64).for_each(|key| _ = map.insert(key, key));
+    assert_eq!(map.capacity(), room);
+    map.clear();
+    assert_eq!(map.capacity(), room);
+    map.shrink_to_fit();
+    assert!(map.capacity() < 1000, "{}", map.capacity());
+    assert!(map.try_reserve(usize::MAX).is_err());
+    map.try_reserve(100).expect("memory");
+}
+
+#[test]
+fn table_grows_and_shrinks_with_its_entries() {
+    let map = CopyMap::new();
+    (0..100_000_u64).for_each(|key| _ = map.insert(key, key));
+    let full = map.capacity();
+    assert!((80_000..400_000).contains(&full), "{full}");
+    assert!((0..100_000).all(|key| map.get(&key) == Some(key)));
+    (0..100_000).for_each(|key| assert_eq!(map.remove(&key), Some(key)));
+    assert!(map.capacity() < full / 8, "{full} to {}", map.capacity());
+}
+
+#[test]
+fn table_does_not_grow_for_equal_hashes() {
+    let map = CopyMap::with_hasher(Masked(0));
+    (0..500_u64).for_each(|key| _ = map.insert(key, key));
+    assert!(map.capacity() <= 1024, "{}", map.capacity());
+    assert!((0..500).all(|key| map.get(&key) == Some(key)));
+    (0..500).rev().for_each(|key| assert_eq!(map.remove(&key), Some(key)));
+    assert_eq!(map.len(), 0);
+}
