@@ -2,7 +2,8 @@
 # Fast paths are inlined in a user's program without link-time optimization: counts the instructions of `ci/inlined.rs`
 # with `lto = "off"`, and compares them with those under `lto = "thin"`, and a section with one of crossbeam-epoch in the
 # same program. Instructions, not time: a busy machine changes nothing. Valgrind has no rseq, so of per-CPU data the
-# program's machine code is looked at: the critical section is in the user's function. A minute, with the builds.
+# program's machine code is looked at: the critical section is in the user's function. With the feature `usdt` fast paths
+# have as many instructions. A minute, with the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -28,6 +29,8 @@ compat = { package = "crossbeam-epoch", path = "$PWD/compat/crossbeam-epoch" }
 crossbeam-epoch = "0.9"
 stillpoint = { path = "$PWD/stillpoint" }
 stillpoint-collections = { path = "$PWD/collections" }
+[features]
+usdt = ["stillpoint/usdt"]
 [workspace]
 END
 pin "$package"
@@ -36,6 +39,8 @@ for lto in off thin; do
     CARGO_PROFILE_RELEASE_LTO=$lto cargo build --quiet --release --offline --manifest-path "$package/Cargo.toml" \
         --target-dir "target/inlined/$lto"
 done
+CARGO_PROFILE_RELEASE_LTO=off cargo build --quiet --release --offline --manifest-path "$package/Cargo.toml" \
+    --features usdt --target-dir target/inlined/usdt
 
 # Hundredths of an instruction of an operation.
 collected() {
@@ -52,17 +57,20 @@ show() { printf '%d.%02d' $(($1 / 100)) $(($1 % 100)); }
 
 echo "-- instructions"
 declare -A off
-printf '%-16s %8s %8s\n' "" off thin
+printf '%-16s %8s %8s %8s\n' "" off thin usdt
 for operation in section peer-section compat-section repin qsbr-load qsbr-quiescent light-fence mutex-pair retire map-get; do
     off[$operation]=$(count off "$operation")
     thin=$(count thin "$operation")
-    printf '%-16s %8s %8s\n' "$operation" "$(show "${off[$operation]}")" "$(show "$thin")"
+    usdt=$(count usdt "$operation")
+    printf '%-16s %8s %8s %8s\n' "$operation" "$(show "${off[$operation]}")" "$(show "$thin")" "$(show "$usdt")"
     # At least a call and a return, which each has.
     ((thin > 300 && off[$operation] > 300)) || fail "$operation: nothing was counted"
     # Most of what is retired is freed in batches, where some calls once in a block remain.
     percent=$([[ $operation == retire ]] && echo 115 || echo 110)
     [[ $operation == peer-* ]] || ((100 * off[$operation] <= percent * thin + 10000)) ||
         fail "$operation: without link-time optimization something is not inlined"
+    # Grace periods and batches of callbacks have probes.
+    [[ $operation == retire ]] || ((usdt <= off[$operation] + 10)) || fail "$operation: probes are on its fast path"
 done
 ((10 * off[section] <= 7 * off[peer-section])) || fail "a section takes more than 0.7 times the instructions of crossbeam-epoch's"
 ((10 * off[compat-section] <= 7 * off[peer-section])) || fail "the drop-in takes more than 0.7 times the instructions of crossbeam-epoch"

@@ -7,7 +7,8 @@ source ci/versions.sh
 
 # Prints the missing packages. liburcu is a peer of the benches, objcopy prepares it, and jq reads their reports. spin
 # explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers, and
-# counts instructions. wine and mingw are for Windows. The compilers, cmake and pkg-config are for the C and C++ interfaces. strace counts system calls,
+# counts instructions. wine and mingw are for Windows. The compilers, cmake and pkg-config are for the C and C++ interfaces. strace counts system calls, bpftrace
+# runs the scripts for probes,
 # and python3 loads the libraries that take liburcu's place, and has a linker for old C libraries.
 missing() {
     command -v cc >/dev/null || echo gcc
@@ -23,6 +24,7 @@ missing() {
     command -v spin >/dev/null || echo spin
     command -v gdb >/dev/null || echo gdb
     command -v strace >/dev/null || echo strace
+    command -v bpftrace >/dev/null || echo bpftrace
     command -v python3 >/dev/null || echo python3
     python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
     command -v valgrind >/dev/null || echo valgrind
@@ -109,6 +111,6 @@ printf '%s\n' "${tools[@]}" "ziglang $ziglang"
 sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release
 uname -r
 ldd --version | sed -n 1p
-dpkg-query --show gcc g++ clang cmake binutils jq spin gdb strace python3 valgrind qemu-user gcc-aarch64-linux-gnu wine64 gcc-mingw-w64-x86-64 \
+dpkg-query --show gcc g++ clang cmake binutils jq spin gdb strace bpftrace python3 valgrind qemu-user gcc-aarch64-linux-gnu wine64 gcc-mingw-w64-x86-64 \
     libc6-dev-arm64-cross liburcu-dev 2>/dev/null || true
 exit "$failed"

@@ -45,6 +45,7 @@
 //! | `metrics` | the module `metrics`: the statistics, for recorders of [metrics](https://docs.rs/metrics) |
 //! | `serde` | [`Serialize`](https://docs.rs/serde) for the statistics: [`rcu::Stats`], [`fence::Stats`], [`percpu::Snapshot`], `lock::Events` |
 //! | `lock-events` | `lock::events()`: counts of what happens in locks |
+//! | `usdt` | static probes for bpftrace, perf and gdb, on slow paths: grace periods, callbacks, throttling, locks (`docs/probes.md`) |
 //! | `section-locations` | [stall reports](rcu#stalls) name where the open sections began, in [`rcu`] and [`srcu`]: each section stores its place |
 //! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
 //! | `lock`, `percpu`, `srcu` | the modules of these names; on by default |
@@ -111,6 +112,7 @@ pub mod percpu;
 mod percpu;
 #[cfg(all(target_has_atomic = "64", not(loom)))]
 mod pointer;
+mod probes;
 #[cfg(all(target_has_atomic = "64", not(loom)))]
 pub mod qsbr;
 #[cfg(all(target_has_atomic = "64", not(loom)))]

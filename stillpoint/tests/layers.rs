@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// From the bottom up. Modules of one layer do not import each other.
 const LAYERS: &[&[&str]] = &[
-    &["sys", "pointer"],
+    &["sys", "pointer", "probes"],
     &["sync"],
     &["fence"],
     &["grace_period", "percpu"],

@@ -27,6 +27,14 @@
 //! A task that does not return to the runtime keeps its thread from running other tasks, but grace periods do not wait for
 //! it: they wait for open sections. Those of [`qsbr`](stillpoint::qsbr) would wait for it, as for each thread that is in a
 //! poll. So this crate has no readers of `qsbr`, which would save a few nanoseconds in a poll (`docs/measurements.md`).
+//!
+//! If the task does not return inside a section, a [stall report](stillpoint::rcu#stalls) names its worker thread:
+//!
+//! ```text
+//! stillpoint: grace period 7 of stillpoint::rcu::Global has waited 10.0s for thread 812 (tokio-runtime-w), which registered at src/routes.rs:31:9
+//! ```
+//!
+//! The stack of the thread shows the task (`eu-stack -1 -p 812`). `docs/operations.md` says what to do.
 
 mod barrier;
 mod park;

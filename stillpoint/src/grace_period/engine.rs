@@ -35,6 +35,7 @@ use super::audit::{AuditTicket, GpAudit};
 use super::counters::GpCounters;
 use super::stall::StallDetector;
 use super::trace::{self, EndedSpan, GpSpan};
+use crate::probes::DomainId;
 use crate::sync::const_unless_loom;
 use crate::sync::shared_seq::{SeqSnapshot, SharedSeq};
 
@@ -115,6 +116,12 @@ impl<R> Engine<R> {
     /// Returns the name of the domain.
     pub fn domain(&self) -> &'static str {
         (self.domain)()
+    }
+
+    /// Returns what identifies the domain in probes.
+    #[inline(always)]
+    pub fn id(&self) -> DomainId {
+        DomainId::of(&self.readers)
     }
 
     /// Returns the number of grace periods that have been completed.
@@ -200,12 +207,13 @@ impl<R: ReaderSet> Engine<R> {
     /// Leads a grace period. Returns `false` if a reader blocks it and the thread may not sleep. Panics if the kernel
     /// denies the heavy fence; the round has then failed.
     fn lead(&self, own: Option<&R::Reader>, may_sleep: bool, ended: &mut Option<EndedSpan>) -> bool {
-        let span = GpSpan::start();
+        let span = GpSpan::start(self.id(), self.domain, || self.number());
         let ticket = self.audit.begin();
         let pending = self.readers.try_drain(own).err();
         let was_held_up = pending.is_some();
         if let Some(pending) = pending {
             if !may_sleep {
+                span.give_up();
                 return false;
             }
             self.sleep(pending);
@@ -223,7 +231,7 @@ impl<R: ReaderSet> Engine<R> {
     #[cold]
     fn sleep(&self, pending: R::Pending) {
         let _wait = self.readers.counters().begin_wait();
-        let mut detector = StallDetector::new(self.readers.counters(), self.domain, self.number());
+        let mut detector = StallDetector::new(self.readers.counters(), self.id(), self.domain, self.number());
         // Relaxed: a hint. It stays if the kernel denies a fence, and as in the parent of a fork: until the next sleep.
         #[cfg(all(feature = "epoch", not(loom)))]
         self.held_up.store(true, Relaxed);

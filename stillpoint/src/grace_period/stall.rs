@@ -18,6 +18,7 @@ use std::thread::LocalKey;
 use std::time::{Duration, Instant};
 
 use super::counters::GpCounters;
+use crate::probes::{DomainId, probe};
 use crate::sync::ForkSafe;
 
 /// The number of readers that the default report names.
@@ -385,15 +386,38 @@ pub struct StallDetector<'a> {
     /// The wait at which the next report is made.
     next_report: Duration,
     counters: &'a GpCounters,
+    id: DomainId,
     domain: fn() -> &'static str,
     grace_period: u64,
 }
 
 impl<'a> StallDetector<'a> {
     /// For the grace period of this number, which is about to sleep.
-    pub fn new(counters: &'a GpCounters, domain: fn() -> &'static str, grace_period: u64) -> Self {
+    pub fn new(
+        counters: &'a GpCounters,
+        id: DomainId,
+        domain: fn() -> &'static str,
+        grace_period: u64,
+    ) -> Self {
         let next_report = Duration::from_nanos(LIMIT.load(Relaxed));
-        Self { start: Instant::now(), next_report, counters, domain, grace_period }
+        Self { start: Instant::now(), next_report, counters, id, domain, grace_period }
+    }
+
+    /// The leader is about to sleep until this thread leaves.
+    #[inline(always)]
+    pub fn will_wait_for_thread(&self, thread: impl FnOnce() -> u32) {
+        self.will_wait_for(thread, || 1);
+    }
+
+    /// The leader is about to sleep until as many sections have ended.
+    #[inline(always)]
+    pub fn will_wait_for_sections(&self, sections: impl FnOnce() -> u64) {
+        self.will_wait_for(|| 0, sections);
+    }
+
+    #[inline(always)]
+    fn will_wait_for(&self, thread: impl FnOnce() -> u32, sections: impl FnOnce() -> u64) {
+        probe!(grace_period_wait, self.id.address(), self.grace_period, thread(), sections());
     }
 
     /// Returns how long the wait has taken so far.
@@ -431,6 +455,17 @@ impl<'a> StallDetector<'a> {
         let Some(waits_for) = waits_for(waited) else { return };
         // Relaxed: statistics only.
         self.counters.stalls.fetch_add(1, Relaxed);
+        let stalled = |thread: u32, count: u64| {
+            let waited = waited.as_nanos() as u64;
+            probe!(grace_period_stall, self.id.address(), self.grace_period, thread, count, waited);
+        };
+        match &waits_for {
+            StalledReaders::Threads(readers) => {
+                readers.iter().for_each(|reader| stalled(reader.thread_id, 1))
+            }
+            StalledReaders::Sections { count, .. } => stalled(0, *count),
+            StalledReaders::Handles { handles, .. } => stalled(0, *handles),
+        }
         Stall { domain: (self.domain)(), grace_period: self.grace_period, waited, waits_for }.report();
     }
 }

@@ -1,4 +1,5 @@
-//! Events of grace periods for subscribers of `tracing`. Without the feature `tracing` all of it is empty.
+//! Events of grace periods: probes, and events for subscribers of `tracing`. Without the features `usdt` and `tracing` all
+//! of it is empty.
 //!
 //! A subscriber is code of the program: it may take locks, defer, or panic. So a leader emits the event when the grace
 //! period has ended and no thread waits for the leader any more. Grace periods that the subscriber itself leads make no
@@ -6,9 +7,15 @@
 
 use std::time::{Duration, Instant};
 
-/// A grace period in progress: when it began, if a subscriber is interested.
+use crate::probes::DomainId;
+
+/// A grace period in progress.
 #[derive(Debug)]
-pub struct GpSpan(Option<Instant>);
+pub struct GpSpan {
+    /// When it began, if a subscriber is interested.
+    start: Option<Instant>,
+    probes: probes::Span,
+}
 
 /// A grace period that has ended, for an event.
 #[derive(Debug)]
@@ -19,15 +26,24 @@ pub struct EndedSpan {
 }
 
 impl GpSpan {
+    /// Begins a grace period of the `domain` with this `name`.
     #[inline]
-    pub fn start() -> Self {
-        Self(subscriber::is_interested().then(Instant::now))
+    pub fn start(domain: DomainId, name: fn() -> &'static str, number: impl Fn() -> u64) -> Self {
+        let probes = probes::Span::start(domain, name, number);
+        Self { start: subscriber::is_interested().then(Instant::now), probes }
     }
 
     /// Ends the grace period `number`, which readers held up or did not.
     #[inline]
-    pub fn end(self, number: impl FnOnce() -> u64, was_held_up: bool) -> Option<EndedSpan> {
-        self.0.map(|start| EndedSpan { number: number(), was_held_up, took: start.elapsed() })
+    pub fn end(mut self, number: impl FnOnce() -> u64, was_held_up: bool) -> Option<EndedSpan> {
+        self.probes.completed(was_held_up);
+        self.start.map(|start| EndedSpan { number: number(), was_held_up, took: start.elapsed() })
+    }
+
+    /// Ends the attempt, as a reader blocks the grace period.
+    #[inline]
+    pub fn give_up(mut self) {
+        self.probes.given_up();
     }
 }
 
@@ -36,6 +52,71 @@ impl GpSpan {
 pub fn emit(ended: Option<EndedSpan>, domain: fn() -> &'static str) {
     if let Some(EndedSpan { number, was_held_up, took }) = ended {
         subscriber::emit(domain(), number, was_held_up, took);
+    }
+}
+
+#[cfg(feature = "usdt")]
+mod probes {
+    use crate::probes::{DomainId, probe};
+
+    /// Fires a probe at the beginning, and one at the end, also if the leader panics.
+    #[derive(Debug)]
+    pub struct Span {
+        domain: DomainId,
+        number: u64,
+        outcome: Outcome,
+    }
+
+    /// The last argument of `grace_period_end`.
+    #[derive(Debug, Clone, Copy)]
+    enum Outcome {
+        NotHeldUp = 0,
+        HeldUp = 1,
+        GivenUp = 2,
+        Denied = 3,
+    }
+
+    impl Span {
+        pub fn start(domain: DomainId, name: fn() -> &'static str, number: impl Fn() -> u64) -> Self {
+            let (number, name) = (number(), name());
+            probe!(grace_period_start, domain.address(), number, name.as_ptr(), name.len());
+            Self { domain, number, outcome: Outcome::Denied }
+        }
+
+        pub fn completed(&mut self, was_held_up: bool) {
+            self.outcome = if was_held_up { Outcome::HeldUp } else { Outcome::NotHeldUp };
+        }
+
+        pub fn given_up(&mut self) {
+            self.outcome = Outcome::GivenUp;
+        }
+    }
+
+    impl Drop for Span {
+        fn drop(&mut self) {
+            probe!(grace_period_end, self.domain.address(), self.number, self.outcome as u32);
+        }
+    }
+}
+
+#[cfg(not(feature = "usdt"))]
+mod probes {
+    use crate::probes::DomainId;
+
+    #[derive(Debug)]
+    pub struct Span;
+
+    impl Span {
+        #[inline(always)]
+        pub fn start(_domain: DomainId, _name: fn() -> &'static str, _number: impl Fn() -> u64) -> Self {
+            Self
+        }
+
+        #[inline(always)]
+        pub fn completed(&mut self, _was_held_up: bool) {}
+
+        #[inline(always)]
+        pub fn given_up(&mut self) {}
     }
 }
 

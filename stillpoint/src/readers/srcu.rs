@@ -94,6 +94,8 @@ use crate::grace_period::counters::GpCounters;
 use crate::grace_period::engine::ReaderSet;
 use crate::grace_period::stall::{StallDetector, StalledReaders};
 use crate::percpu::cpu_counters::CpuCounters;
+use crate::probes::DomainId;
+use crate::readers::awaited_reader_leaves;
 #[cfg(feature = "section-locations")]
 use crate::readers::sections::section_sites::SectionSites;
 use crate::sync::{AtomicU64, Futex, Ordering::*, budget, spin_loop, step, yield_now};
@@ -251,6 +253,7 @@ impl SrcuReaders {
     /// Counts a section as ended for the leader that sleeps. The last one wakes it.
     #[cold]
     fn count_down(&self) {
+        awaited_reader_leaves(DomainId::of(self));
         // Release: publishes the add to `unlocks`; pairs with the Acquire of the swap in `sleep_for`.
         let awaited = self.awaited.fetch_sub(ONE, Release);
         if count(awaited) == 1 {
@@ -326,6 +329,7 @@ impl SrcuReaders {
             if active == 0 {
                 break;
             }
+            detector.will_wait_for_sections(|| active);
             let more = active.min(MAX_AWAITED) * ONE;
             // Acquire: sees that the domain is closed; pairs with the second Release in `close`.
             let mut awaited = self.awaited.fetch_add(more, Acquire).wrapping_add(more);

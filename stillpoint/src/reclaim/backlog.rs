@@ -401,7 +401,6 @@ impl Backlog {
     }
 
     /// Returns the bytes that have been reported and wait, in two's complement.
-    #[cfg(not(loom))]
     pub fn bytes(&self) -> u64 {
         self.waiting.bytes.load(Relaxed)
     }

@@ -2,10 +2,11 @@
 
 use core::any::type_name;
 use core::mem::{self, MaybeUninit};
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::pointer::erased::ErasedPtr;
+use crate::probes::probe;
 
 /// See the [module](self). It leaks what it holds if it is dropped without [`run`](Self::run).
 #[derive(Debug)]
@@ -78,10 +79,9 @@ impl Callback {
                 drop();
                 return None;
             }
-            catch(drop, || Panicked {
-                what: "the destructor of a value retired",
-                name: type_name::<W::Value>(),
-            })
+            let panicked =
+                || Panicked { what: "the destructor of a value retired", name: type_name::<W::Value>() };
+            catch(drop, ptr::null(), panicked)
         }
         let data = MaybeUninit::new(value.as_ptr());
         let flags = if W::NEEDS_DROP { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
@@ -135,7 +135,7 @@ impl Callback {
             call(*unsafe { Box::from_raw(data.assume_init().cast::<F>()) })
         }
         fn call<F: FnOnce()>(f: F) -> Option<fn() -> Panicked> {
-            catch(f, || Panicked { what: "a callback deferred", name: type_name::<F>() })
+            catch(f, ptr::null(), || Panicked { what: "a callback deferred", name: type_name::<F>() })
         }
         let bytes_and_flags = weight(size_of::<F>(), heap) | (usize::from(local) * LOCAL);
         let mut data = Data::uninit();
@@ -216,7 +216,7 @@ impl Callback {
             let drop_fn = unsafe { mem::transmute::<Run, unsafe fn(*mut ())>(self.run) };
             let panicked = || Panicked { what: "a drop function", name: "of a raw pointer" };
             // SAFETY: the contract of `drop_raw`, and the grace period.
-            return catch(|| unsafe { drop_fn(self.data.assume_init()) }, panicked);
+            return catch(|| unsafe { drop_fn(self.data.assume_init()) }, drop_fn as *const (), panicked);
         }
         // SAFETY: `data` is what the function was stored with, and used once, as `self` is consumed. For `free`, the
         // grace period: no thread uses the value any more.
@@ -224,10 +224,14 @@ impl Callback {
     }
 }
 
-/// Calls `f`, code of the program. Returns `panicked` if it panics, which the panic hook has reported.
+/// Calls `f`, code of the program: `function`, if that is all it does, or else null. Returns `panicked` if it panics,
+/// which the panic hook has reported.
 #[inline]
-fn catch(f: impl FnOnce(), panicked: fn() -> Panicked) -> Option<fn() -> Panicked> {
-    let payload = catch_unwind(AssertUnwindSafe(f)).err()?;
+fn catch(f: impl FnOnce(), function: *const (), panicked: fn() -> Panicked) -> Option<fn() -> Panicked> {
+    probe!(callback_start, panicked().name.as_ptr(), panicked().name.len(), function);
+    let result = catch_unwind(AssertUnwindSafe(f));
+    probe!(callback_end);
+    let payload = result.err()?;
     // Its destructor could panic too.
     mem::forget(payload);
     Some(panicked)

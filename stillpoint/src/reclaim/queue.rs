@@ -64,6 +64,7 @@ use core::{mem, ptr};
 use crossbeam_utils::CachePadded;
 
 use crate::grace_period::engine::{Engine, GpCookie};
+use crate::probes::{DomainId, probe};
 use crate::reclaim::activity::OwnerActivity;
 use crate::reclaim::backlog::{Amount, LocalCount};
 use crate::reclaim::blocks::{BLOCK, Block, OwnerBlocks};
@@ -372,8 +373,14 @@ impl Queue {
                 && self.tail() > self.front.ready_end.load(Relaxed)
                 && self.owner_may_run_from(consumer.next)
         });
-        let has_run =
-            claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run, count);
+        let has_run = claim.run(
+            engine.id(),
+            BATCH,
+            |callback| leave && callback.may_run_on_owner(),
+            Block::free,
+            run,
+            count,
+        );
         claim.release();
         has_run
     }
@@ -393,7 +400,7 @@ impl Queue {
         // SAFETY: this is the owner, and the consumer gives up the block (4).
         let keep = |block| unsafe { self.owner.blocks.keep(block) };
         let count = |amount: Amount| _ = self.owner.freed.add(amount);
-        claim.run(limit, |callback| !callback.may_run_on_owner(), keep, run, count);
+        claim.run(engine.id(), limit, |callback| !callback.may_run_on_owner(), keep, run, count);
         claim.with(|consumer| {
             // Relaxed: only the owner writes it.
             self.owner.ready.store(self.front.ready_end.load(Relaxed) - consumer.next, Relaxed);
@@ -462,6 +469,7 @@ impl Claim<'_> {
     /// `leave`. Empty blocks go to `free`. Returns `true` if a callback has run. Before a barrier may see that, calls `count` with how much has.
     fn run(
         &self,
+        domain: DomainId,
         limit: u64,
         leave: impl Fn(&Callback) -> bool,
         free: impl Fn(*mut Block),
@@ -472,12 +480,16 @@ impl Claim<'_> {
         let mut amount = Amount::default();
         while amount.count < limit {
             let Some(callback) = self.with(|consumer| consumer.pop(self.0, &leave, &free)) else { break };
+            if cfg!(feature = "usdt") && amount.count == 0 {
+                probe!(callback_batch_start, domain.address());
+            }
             amount += Amount::of(&callback);
             run(callback, &mut protected);
         }
         self.with(|consumer| consumer.protected = protected);
         let has_run = amount.count != 0;
         if has_run {
+            probe!(callback_batch_end, domain.address(), amount.count, amount.bytes);
             count(amount);
         }
         // Release: publishes the effects of the callbacks; pairs with the Acquire in `Queue::completed`.

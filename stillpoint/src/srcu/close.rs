@@ -146,7 +146,7 @@ const RECHECK: Duration = Duration::from_millis(100);
 fn wait(domain: &Domain, is_wanted: impl Fn() -> bool) -> bool {
     let (core, counts) = (domain.core(), domain.counts());
     let readers = core.engine.readers();
-    let mut detector = StallDetector::new(readers.counters(), NAME, 0);
+    let mut detector = StallDetector::new(readers.counters(), core.engine.id(), NAME, 0);
     loop {
         let is_unused = counts.handles() == 0;
         // Also while there are handles: callbacks may own them, be lazy, or have no worker. An error means a grace

@@ -132,12 +132,12 @@ fn beside(
             })?;
         }
         controls.ready.wait_for(cpus.len());
-        let (before, interrupts) = (rcu::stats(), interrupts()?);
+        let (before, interrupts) = (rcu::stats(), interrupts(cpus)?);
         for _ in 0..grace_periods {
             rcu::synchronize();
             thread::sleep(pause);
         }
-        let (after, interrupts) = (rcu::stats(), self::interrupts()? - interrupts);
+        let (after, interrupts) = (rcu::stats(), self::interrupts(cpus)? - interrupts);
         let fences = after.heavy_fences - before.heavy_fences;
         let sleeps = (after.sleeps - before.sleeps).max(1);
         let each = |count: u64, of: u64| count as f64 / of as f64;
@@ -151,11 +151,16 @@ fn beside(
     })
 }
 
-/// Returns the number of function call interrupts so far, of which `membarrier` sends one to each CPU.
-fn interrupts() -> anyhow::Result<u64> {
+/// Returns the number of function call interrupts of these CPUs so far, of which `membarrier` sends one to each CPU.
+pub(super) fn interrupts(cpus: &[usize]) -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/interrupts").context("cannot read /proc/interrupts")?;
     let is_call =
         |line: &&str| line.trim_start().starts_with("CAL:") || line.contains("Function call interrupts");
     let line = text.lines().find(is_call).context("/proc/interrupts has no function call interrupts")?;
-    Ok(line.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).sum())
+    // A column for each CPU that is online.
+    let names = text.lines().next().unwrap_or_default().split_whitespace();
+    let counts = line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok());
+    let of_cpu = |name: &str| name.strip_prefix("CPU").and_then(|number| number.parse().ok());
+    let counted = names.map(of_cpu).zip(counts);
+    Ok(counted.filter(|(cpu, _)| cpu.is_some_and(|cpu| cpus.contains(&cpu))).map(|(_, count)| count).sum())
 }

@@ -2,10 +2,11 @@
 //!
 //! The [model] says how many system calls, interrupts, cache lines and wake-ups an operation takes. Their costs are
 //! [measured](constants) here, or given. `--count` compares the model's numbers with those that this machine
-//! [counts](count).
+//! [counts](count), `--interrupts` counts the [interrupts] of a grace period beside running threads.
 
 mod constants;
 mod count;
+mod interrupts;
 mod model;
 
 use std::fs;
@@ -29,6 +30,9 @@ pub(crate) struct Args {
     /// Compare the model's numbers of interrupts, cache lines and wake-ups with those of this machine, and exit.
     #[arg(long)]
     count: bool,
+    /// Count the interrupts of a grace period beside 0 to 15 running threads, and exit.
+    #[arg(long, conflicts_with = "count")]
+    interrupts: bool,
     /// Draw the curves in this file.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -49,6 +53,9 @@ const CPUS_OF_THREADS: usize = 64;
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.count {
         return count::run();
+    }
+    if args.interrupts {
+        return interrupts::run();
     }
     let constants = Constants::measure(&args.given)?;
     println!("{}", constants.grid());

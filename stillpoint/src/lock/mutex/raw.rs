@@ -59,7 +59,7 @@ use super::queue::{Outcome, WaitQueue};
 use super::unqueued::{lock_unqueued, wake_unqueued};
 use super::waiter::{self, Place};
 use super::word::{LOCKED, LockWord, PARKED, PENDING, head, is_reserved};
-use crate::lock::events::Event;
+use crate::lock::events::{self, Event, Wait};
 use crate::lock::policy::Policy;
 use crate::lock::spin::{Spin, Yields};
 use crate::sync::{Ordering::*, const_unless_loom, fence, now, step};
@@ -113,6 +113,17 @@ impl<P: Policy> Raw<P> {
         pub fn new() -> Self {
             Self { word: LockWord::new(0) }
         }
+    }
+
+    /// Returns the address of the lock.
+    pub fn address(&self) -> usize {
+        self.word.address()
+    }
+
+    /// Returns `true` if there is a wait queue.
+    pub fn has_queue(&self) -> bool {
+        // Relaxed: for probes only.
+        head(self.word.load(Relaxed)) != 0
     }
 
     /// Takes the lock; blocks until that is possible.
@@ -187,7 +198,8 @@ impl<P: Policy> Raw<P> {
     fn lock_slow(&self, until: Option<u64>) -> bool {
         let lock = self.word.address();
         let queue = WaitQueue(&self.word);
-        waiter::with(|waiter| {
+        events::contended(lock, Wait::Exclusive);
+        let acquired = waiter::with(|waiter| {
             loop {
                 P::count(Event::LockSlowpath);
                 // A thread that may still have a node in the queue does not spin.
@@ -213,7 +225,9 @@ impl<P: Policy> Raw<P> {
                     Outcome::Retry => {}
                 }
             }
-        })
+        });
+        events::wait_ends(lock, Wait::Exclusive, acquired, || self.has_queue());
+        acquired
     }
 
     /// Spins for a bounded time, then yields the CPU to other threads unless the clock shows `until`. Returns `true` if
@@ -248,6 +262,9 @@ impl<P: Policy> Raw<P> {
     /// release. The lock's memory may have been freed (5).
     #[cold]
     fn unlock_slow(&self, word: u32) {
+        if word != LOCKED {
+            events::handover(self.address());
+        }
         if word & PARKED != 0 {
             // Acquire: the states and counts of parked waiters; pairs with the Release in `park_as_head` and
             // `lock_unqueued`.

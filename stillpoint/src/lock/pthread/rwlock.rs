@@ -35,6 +35,7 @@
 use core::num::NonZeroU32;
 use core::time::Duration;
 
+use crate::lock::events::{self, Wait};
 use crate::lock::mutex::raw::Raw;
 use crate::lock::policy::Policy;
 use crate::lock::spin::Spin;
@@ -117,11 +118,12 @@ impl<P: Policy> WordRwLock<P> {
     /// Takes the lock for reading; blocks until the clock shows `until` at most.
     #[cold]
     pub fn lock_shared(&self, yields: bool, until: Option<u64>) -> Shared {
+        events::contended(self.address(), Wait::Writer);
         let mut spin = Spin::new();
-        loop {
+        let result = loop {
             match self.try_lock_shared(yields) {
                 Shared::TimedOut => {}
-                result => return result,
+                result => break result,
             }
             let word = self.state.load(Relaxed);
             if Self::admits(word, yields) {
@@ -129,16 +131,25 @@ impl<P: Policy> WordRwLock<P> {
             }
             if !(yields && word & WAITING != 0) {
                 if word / ONE_READER >= MOST_READERS {
-                    return Shared::TooMany;
+                    break Shared::TooMany;
                 }
                 // Relaxed, both: the reader is admitted later.
                 if self.state.compare_exchange(word, word + ONE_READER, Relaxed, Relaxed).is_ok() {
-                    return self.wait_for_admission(word & PHASE, until);
+                    break self.wait_for_admission(word & PHASE, until);
                 }
             } else if !spin.pause() && self.sleep(word, READERS_SLEEP, READERS, until) {
-                return Shared::TimedOut;
+                break Shared::TimedOut;
             }
-        }
+        };
+        let acquired = result == Shared::Acquired;
+        events::wait_ends(self.address(), Wait::Writer, acquired, || self.front.has_queue());
+        result
+    }
+
+    /// Returns the address of the lock, in probes: that of the lock that writers wait for.
+    #[inline(always)]
+    fn address(&self) -> usize {
+        self.front.address()
     }
 
     /// Blocks until the phase ends, for a reader that is counted.
@@ -197,7 +208,10 @@ impl<P: Policy> WordRwLock<P> {
             let next = if wakes { next & !WRITER_SLEEPS } else { next };
             // Release: the section precedes that of the next writer; pairs with the Acquire in `try_take`.
             match self.state.compare_exchange(word, next, Release, Relaxed) {
-                Ok(_) if wakes => return step!("front-writer-not-woken", self.state.wake(1, WRITER)),
+                Ok(_) if wakes => {
+                    events::handover(self.address());
+                    return step!("front-writer-not-woken", self.state.wake(1, WRITER));
+                }
                 Ok(_) => return,
                 Err(now) => word = now,
             }
@@ -241,7 +255,9 @@ impl<P: Policy> WordRwLock<P> {
             Some(_) => {}
             None => self.front.lock(),
         }
+        events::contended(self.address(), Wait::Readers);
         let acquired = self.wait_at_front(until);
+        events::wait_ends(self.address(), Wait::Readers, acquired, || self.front.has_queue());
         // SAFETY: taken above. The lock is held, or the caller has yet to return from waiting for it, so it exists.
         unsafe { self.front.unlock() };
         acquired
@@ -300,6 +316,9 @@ impl<P: Policy> WordRwLock<P> {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
+        }
+        if word & (READERS_SLEEP | WRITER_SLEEPS) != 0 {
+            events::handover(self.address());
         }
         if word & READERS_SLEEP != 0 {
             step!("readers-not-woken", self.state.wake(u32::MAX, READERS));

@@ -116,7 +116,7 @@ use crate::sync::{Futex, Futex32, Ordering::*, const_unless_loom, one_in, step};
 #[cfg(not(loom))]
 use crate::sync::{fence as full_fence, fence_after_atomic};
 
-use crate::lock::events::Event;
+use crate::lock::events::{self, Event, Wait};
 use crate::lock::mutex::raw::Raw;
 use crate::lock::policy::{GATE_YIELDS, Policy};
 use crate::lock::spin::{Spin, Yields};
@@ -255,7 +255,7 @@ impl<P: Policy> RawRw<P> {
         // Tried reads do not allocate, so there is nothing to count for until another read has.
         let sampled = (timeout != Timeout::Immediate || self.readers.is_allocated()) && one_in(P::SAMPLE);
         let (mut after_atomic, mut patience) = (false, None);
-        loop {
+        let held = loop {
             // Relaxed: the load is repeated once the reader is counted.
             let word = if counted { self.load_after_fence(after_atomic) } else { self.gate.load(Relaxed) };
             if word & DRAINING != 0 && (!recursive || word & HELD != 0) {
@@ -264,9 +264,10 @@ impl<P: Policy> RawRw<P> {
                     counted = false;
                 }
                 if timeout == Timeout::Immediate {
-                    return false;
+                    break false;
                 }
                 let (spin, yields) = patience.get_or_insert_with(|| {
+                    events::contended(self.address(), Wait::Writer);
                     (Spin::with_backoff(P::BACKOFF_NS), Yields::<P>::new(GATE_YIELDS, timeout.end()))
                 });
                 if spin.pause() || yields.next() {
@@ -274,7 +275,7 @@ impl<P: Policy> RawRw<P> {
                 }
                 // Relaxed, both: carries nothing.
                 if self.gate.compare_exchange(word, word + ONE_WAITER, Relaxed, Relaxed).is_ok() {
-                    return self.wait_for_admission(word & PHASE, timeout);
+                    break self.wait_for_admission(word & PHASE, timeout);
                 }
             } else if !counted {
                 if sampled && allocates::<P>(word) {
@@ -285,16 +286,16 @@ impl<P: Policy> RawRw<P> {
             } else if word & SHUT == 0 {
                 // The reader that opened the gate may have been preempted before it did so.
                 self.readers.enable_fast();
-                return true;
+                break true;
             } else if word & DRAINING == 0 && !sampled {
-                return true;
+                break true;
             } else {
                 let next = match word {
                     _ if word & DRAINING != 0 => word | ENTERED,
                     _ if !opens::<P>(word) => word + ONE_SAMPLE,
                     _ if self.readers.is_allocated() => word & PHASE,
                     // There is no memory.
-                    _ => return true,
+                    _ => break true,
                 };
                 // Acquire: as in `lock_shared`; a writer may have come and gone since the load, if the next one drains
                 // already. The fence has published the count of this reader; it pairs with the Acquire in `try_hold`.
@@ -303,10 +304,20 @@ impl<P: Policy> RawRw<P> {
                         // A writer may have just shut the gate: readers are counted needlessly until the next one.
                         self.readers.enable_fast();
                     }
-                    return true;
+                    break true;
                 }
             }
+        };
+        if patience.is_some() {
+            events::wait_ends(self.address(), Wait::Writer, held, || self.writers.has_queue());
         }
+        held
+    }
+
+    /// Returns the address of the lock, in probes: that of `writers`, which writers wait for.
+    #[inline(always)]
+    pub(super) fn address(&self) -> usize {
+        self.writers.address()
     }
 
     /// Executes a full fence, then loads the gate. Readers that are counted and a writer that has made the gate draining
@@ -380,6 +391,7 @@ impl<P: Policy> RawRw<P> {
     fn count_down(&self) {
         // Release: publishes the unlock; pairs with the Acquire of the swap in `sleep`.
         if self.awaited.fetch_sub(1, Release) == 1 {
+            events::handover(self.address());
             P::count(Event::WriterWakeup);
             step!("writer-not-woken", self.awaited.wake(1));
         }

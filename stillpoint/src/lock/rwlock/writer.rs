@@ -10,7 +10,7 @@ use super::gate::{
     DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, Timeout, WAITERS,
     fence_took, gate_was_shut, reads,
 };
-use crate::lock::events::Event;
+use crate::lock::events::{self, Event, Wait};
 use crate::lock::policy::{GATE_YIELDS, Policy};
 use crate::lock::spin::Yields;
 
@@ -33,6 +33,7 @@ impl<P: Policy> RawRw<P> {
             }
         };
         if waiters != 0 {
+            events::handover(self.address());
             // Before `writers` is released (2).
             step!("admitted-not-counted", self.readers.add_without_allocating(LOCKS, waiters));
             if word & SLEEPERS != 0 {
@@ -146,18 +147,23 @@ impl<P: Policy> RawRw<P> {
         if timeout == Timeout::Immediate {
             return false;
         }
-        // A reader may need this CPU.
-        let mut yields = Yields::<P>::new(GATE_YIELDS, timeout.end());
-        while yields.next() {
-            if self.try_hold() == 0 {
-                return shutting.succeeds();
+        events::contended(self.address(), Wait::Readers);
+        let held = 'wait: {
+            // A reader may need this CPU.
+            let mut yields = Yields::<P>::new(GATE_YIELDS, timeout.end());
+            while yields.next() {
+                if self.try_hold() == 0 {
+                    break 'wait true;
+                }
             }
-        }
-        if !was_open {
-            // A reader that leaves is in the sums, or counts down (5).
-            step!("asleep-without-fence", shutting.fence());
-        }
-        self.sleep(timeout) && shutting.succeeds()
+            if !was_open {
+                // A reader that leaves is in the sums, or counts down (5).
+                step!("asleep-without-fence", shutting.fence());
+            }
+            self.sleep(timeout)
+        };
+        events::wait_ends(self.address(), Wait::Readers, held, || self.writers.has_queue());
+        held && shutting.succeeds()
     }
 
     /// Sleeps until the caller holds the lock. Returns `false` if the time is over.

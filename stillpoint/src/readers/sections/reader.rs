@@ -335,6 +335,12 @@ impl Reader {
         self.site.store(ptr::from_ref(owner.site).cast_mut(), Release);
     }
 
+    /// Returns the owner's thread id, or another one's if the reader has just changed hands.
+    pub fn thread_id(&self) -> u32 {
+        // Relaxed: for probes only.
+        self.thread.load(Relaxed)
+    }
+
     /// Returns `true` if the owner's thread id is `thread`.
     #[cfg(stillpoint_portable)]
     pub fn belongs_to(&self, thread: u32) -> bool {

@@ -84,7 +84,8 @@ use crate::fence::light_is_compiler_fence;
 use crate::grace_period::counters::GpCounters;
 use crate::grace_period::engine::ReaderSet;
 use crate::grace_period::stall::{StallDetector, StalledReader, StalledReaders};
-use crate::readers::timeouts;
+use crate::probes::DomainId;
+use crate::readers::{awaited_reader_leaves, timeouts};
 use crate::sync::{
     AtomicU64, Futex, Ordering::*, budget, const_unless_loom, now, spin_loop, step, thread_name, yield_now,
 };
@@ -284,6 +285,7 @@ impl<A: Default + 'static> ThreadReaders<A> {
 
     /// Answers the leader's request. The last reader wakes the leader.
     pub(crate) fn count_down(&self) {
+        awaited_reader_leaves(DomainId::of(self));
         // Release: publishes the reader's sections; pairs with the Acquires in `wait_for_readers`.
         let left = self.awaited.fetch_sub(1, Release) - 1;
         if left == 0 {
@@ -387,6 +389,7 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
                 if self.protocol.blocks(reader, scan.counter) {
                     self.awaited.fetch_add(1, Relaxed);
                     self.protocol.request_wakeup(reader);
+                    detector.will_wait_for_thread(|| reader.thread_id());
                     awaited |= bit;
                 }
             }

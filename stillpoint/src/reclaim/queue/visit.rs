@@ -59,7 +59,7 @@ impl Queue {
     ) -> Visit {
         self.visit(|claim| {
             claim.with(|consumer| consumer.advance(self, engine));
-            let has_run = claim.run(BATCH, |_| false, Block::free, run, count);
+            let has_run = claim.run(engine.id(), BATCH, |_| false, Block::free, run, count);
             Visit { has_run, ..Visit::default() }
         })
     }

@@ -14,7 +14,8 @@
 #[cfg(not(loom))]
 use crate::grace_period::engine::ReaderSet as _;
 use crate::grace_period::stall;
-use crate::reclaim::backlog::{Amount, MayWait};
+use crate::probes::probe;
+use crate::reclaim::backlog::{Amount, MayWait, at_least_zero};
 use crate::reclaim::blocks::BLOCK;
 use crate::reclaim::domain::{CallbackWorker, RawDomain, is_alone, try_synchronize};
 use crate::reclaim::hazards::Hazards;
@@ -188,6 +189,8 @@ impl CallbackWorker {
     fn throttle(&self, own: Option<&Queue>, wait: MayWait, domain: &impl RawDomain) {
         let failures = self.failures.load(Relaxed);
         let timeout = self.backlog.begin_wait(wait);
+        let id = domain.core().engine.id();
+        probe!(throttle_start, id.address(), at_least_zero(self.backlog.bytes()), timeout.as_nanos() as u64);
         let _expedite = self.expedite();
         self.provide(false, domain);
         let mut is_below = false;
@@ -202,6 +205,12 @@ impl CallbackWorker {
             let is_empty = || self.pending(domain) == Pending::None;
             is_below || has_failed || self.state.is_idle() && (is_empty() || !self.provide(false, domain))
         });
+        let outcome = || match (is_below, in_time) {
+            (true, _) => 0,
+            (false, false) => 1,
+            (false, true) => 2,
+        };
+        probe!(throttle_end, id.address(), outcome());
         self.backlog.end_wait(wait, in_time, is_below);
     }
 }
