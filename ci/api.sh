@@ -18,7 +18,7 @@ list() {
         awk -F '\t' '$1 != type { if (NR > 1) print type ": " traits; type = $1; traits = $2; next }
             { traits = traits " " $2 } END { if (NR > 0) print type ": " traits }' >"$out/$1-traits.txt"
 }
-list stillpoint stillpoint/Cargo.toml lock_api_05,lock-events,metrics,serde,signal-fence,tracing
+list stillpoint stillpoint/Cargo.toml lock_api_05,lock-events,metrics,serde,signal-fence,statistics-page,tracing
 list stillpoint-collections collections/Cargo.toml ""
 list stillpoint-tokio integrations/tokio/Cargo.toml ""
 list arc-swap compat/arc-swap/Cargo.toml serde

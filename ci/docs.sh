@@ -41,5 +41,5 @@ done <"$scratch/links"
 
 export RUSTDOCFLAGS="-D warnings"
 cargo doc --workspace --no-deps
-cargo doc --package stillpoint --no-deps --features tracing,metrics,lock-events,lock_api_05,section-locations,serde,signal-fence
+cargo doc --package stillpoint --no-deps --features tracing,metrics,lock-events,lock_api_05,section-locations,serde,signal-fence,statistics-page
 cargo doc --package stillpoint-collections --no-deps --features rayon,serde

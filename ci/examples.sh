@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The library's examples run to their end, and check their results. The features `tracing`, `metrics` and `serde` report
-# what they should, and the examples of the lock and of the hash map work. So does the service on tokio and hyper, and the
+# what they should, as does the page of statistics with `stillpoint top`, and the examples of the lock and of the hash map work. So does the service on tokio and hyper, and the
 # programs that measure it. Debug builds; takes some seconds after the builds of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +12,12 @@ for program in "${programs[@]}"; do
     echo "-- $program"
     timeout 300 "${CARGO_TARGET_DIR:-target}/debug/examples/$program"
 done
+
+echo "-- the page of statistics, with and without all parts, and the command that reads it"
+cargo test --package stillpoint --features lock-events,section-locations,statistics-page --test statistics_page --quiet
+cargo test --package stillpoint --features statistics-page --doc --quiet statistics_page
+cargo check --package stillpoint --no-default-features --features statistics-page --quiet
+cargo test --package stillpoint-measure --lib --test top --quiet
 
 echo "-- tracing, metrics and serde"
 cargo test --workspace --features stillpoint-integrations/tests --test metrics --test serde --test tracing --quiet

@@ -27,10 +27,13 @@ counted "${portable[@]}" --lib --test '*'
 counted "${portable[@]}" --doc
 "${portable[@]/test/clippy}" --all-targets --quiet -- --deny warnings
 
+counted "${portable[@]}" --features stillpoint/statistics-page --test statistics_page
+
 echo "-- other systems"
 for target in x86_64-pc-windows-gnu x86_64-apple-darwin aarch64-apple-darwin x86_64-unknown-freebsd aarch64-linux-android \
     i686-unknown-linux-gnu; do
-    RUSTFLAGS="--deny warnings" cargo check --locked --quiet --target-dir target/portable "${packages[@]}" --target "$target"
+    RUSTFLAGS="--deny warnings" cargo check --locked --quiet --target-dir target/portable "${packages[@]}" --features stillpoint/statistics-page \
+        --target "$target"
     echo "$target: builds"
 done
 

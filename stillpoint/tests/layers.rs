@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["rcu"],
     &["qsbr", "srcu", "arc"],
     &["hazard"],
-    &["metrics", "guide", "lib"],
+    &["metrics", "statistics_page", "guide", "lib"],
 ];
 
 /// The packages whose files do not use each other in circles, by folder.

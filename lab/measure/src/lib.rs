@@ -1,4 +1,4 @@
-//! The library beside its peers: a demo, and with the feature `bench` the benches, the report, and the comparison of
+//! The library beside its peers, and in running processes: a demo, `top`, and with the feature `bench` the benches, the report, and the comparison of
 //! results.
 #![allow(missing_docs, missing_debug_implementations, reason = "for programs of this repository only")]
 
@@ -10,3 +10,4 @@ pub mod demo;
 pub mod peers;
 #[cfg(feature = "bench")]
 pub mod report;
+pub mod top;

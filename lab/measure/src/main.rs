@@ -1,10 +1,10 @@
-//! The command `stillpoint`: a demo, a look at the machine, and, with the feature `bench`, measurements.
+//! The command `stillpoint`: a demo, a look at the machine and at running processes, and, with the feature `bench`, measurements.
 
 use clap::{Parser, Subcommand};
 use harness::{probe, seccomp_deny};
-use measure::demo;
+use measure::{demo, top};
 
-/// Scalable synchronization on this machine: a demo, a look at the kernel, benchmarks.
+/// Scalable synchronization on this machine: a demo, a look at the kernel and at running processes, benchmarks.
 #[derive(Debug, Parser)]
 #[command(name = "stillpoint", version)]
 struct Cli {
@@ -18,6 +18,8 @@ enum Command {
     Demo(demo::Args),
     /// Print what this machine offers and what the library chose.
     Probe,
+    /// Show what the library does in a running process, live.
+    Top(top::Args),
     SeccompDeny(seccomp_deny::Args),
     #[cfg(feature = "bench")]
     #[command(flatten)]
@@ -123,6 +125,7 @@ fn main() -> anyhow::Result<()> {
         None => demo::run(demo::Args::default()),
         Some(Command::Demo(args)) => demo::run(args),
         Some(Command::Probe) => probe::run(),
+        Some(Command::Top(args)) => top::run(&args),
         Some(Command::SeccompDeny(args)) => match seccomp_deny::run(args)? {},
         #[cfg(feature = "bench")]
         Some(Command::Measure(command)) => command.run(),

@@ -6,7 +6,6 @@ use core::mem::{self, needs_drop};
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::stats::Stats;
 use crate::pointer::erased::{ErasedPtr, PointableNode};
 use crate::pointer::pointable::Pointable;
 use crate::pointer::shared::{ReadSection, Shared};
@@ -15,6 +14,7 @@ use crate::reclaim::backlog::Limits;
 use crate::reclaim::callback::{Callback, Panicked};
 use crate::reclaim::domain::{RawDomain, address, assert_may_wait, reader_outside};
 use crate::reclaim::options::DeferOptions;
+use crate::reclaim::stats::Stats;
 use crate::reclaim::{heap_bytes, running};
 
 /// A domain: readers, and the grace periods that wait for them and for no others.

@@ -6,4 +6,3 @@ pub mod due;
 #[cfg(feature = "epoch")]
 pub mod entry;
 pub mod static_domain;
-pub mod stats;

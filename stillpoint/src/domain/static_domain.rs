@@ -12,9 +12,11 @@ use crate::readers::sections::registration::Registration;
 use crate::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::{Core, RawDomain, parked_at};
-use crate::reclaim::fork::DomainFork;
+use crate::reclaim::fork::{DomainFork, Functions};
 use crate::reclaim::hazards::Hazards;
 use crate::reclaim::queue::{PushAction, Queue};
+#[cfg(feature = "statistics-page")]
+use crate::reclaim::sample::DomainSample;
 use crate::reclaim::{lazy_timer, worker_pool};
 use crate::slots::pointers;
 use crate::sys::tls_destructor::AtThreadExit;
@@ -169,7 +171,12 @@ impl DomainState {
     pub const fn new<D: StaticDomain>() -> Self {
         Self {
             core: Core::new(ThreadReaders::new(D::PROTOCOL), D::name),
-            fork: DomainFork::new(reset_in_child::<D>, in_read_section::<D>),
+            fork: DomainFork::new(Functions {
+                reset: reset_in_child::<D>,
+                in_read_section: in_read_section::<D>,
+                #[cfg(feature = "statistics-page")]
+                sample: || DomainSample::of(&D::INSTANCE),
+            }),
             at_exit: AtThreadExit::new(exit::<D>),
         }
     }

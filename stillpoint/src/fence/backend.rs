@@ -195,6 +195,12 @@ pub unsafe fn in_child() {
     unsafe { signal::reset_in_child() };
 }
 
+/// Returns what was chosen and why, if that has been done.
+#[cfg(feature = "statistics-page")]
+pub(crate) fn chosen() -> Option<&'static Report> {
+    REPORT.get().get()
+}
+
 /// Returns the backend in use. Chooses it if that has not been done.
 pub fn backend() -> Backend {
     report().backend

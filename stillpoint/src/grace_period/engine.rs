@@ -27,6 +27,8 @@
 #[cfg(all(feature = "epoch", not(loom)))]
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
+#[cfg(feature = "statistics-page")]
+use core::time::Duration;
 use core::{cmp, hash};
 
 use crossbeam_utils::CachePadded;
@@ -34,6 +36,8 @@ use crossbeam_utils::CachePadded;
 use super::audit::{AuditTicket, GpAudit};
 use super::counters::GpCounters;
 use super::stall::StallDetector;
+#[cfg(feature = "statistics-page")]
+use super::stall::StalledReaders;
 use super::trace::{self, EndedSpan, GpSpan};
 use crate::probes::DomainId;
 use crate::sync::const_unless_loom;
@@ -65,6 +69,14 @@ pub trait ReaderSet {
     #[cfg(feature = "epoch")]
     fn is_any_inside(&self) -> bool {
         true
+    }
+
+    /// Returns the readers that the leader sleeps for, if it does and any are left: at most `most` threads, and the
+    /// number of all. For another thread than the leader: if one grace period follows another at that moment, the
+    /// answer may be of both.
+    #[cfg(feature = "statistics-page")]
+    fn awaited_readers(&self, _waited: Duration, _most: usize) -> Option<(StalledReaders, u64)> {
+        None
     }
 
     /// Returns the statistics.
@@ -193,6 +205,19 @@ impl<R: ReaderSet> Engine<R> {
         let mut ended = None;
         wait(&mut || _ = self.lead(own, true, &mut ended));
         trace::emit(ended, self.domain);
+    }
+
+    /// Returns the number of the grace period whose leader sleeps for readers, if one does, how long it has done so,
+    /// and [`ReaderSet::awaited_readers`].
+    #[cfg(feature = "statistics-page")]
+    pub fn awaited_readers(&self, most: usize) -> Option<(u64, Duration, StalledReaders, u64)> {
+        let number = self.number();
+        let waited = self.readers.counters().waiting();
+        if waited.is_zero() {
+            return None;
+        }
+        let (readers, count) = self.readers.awaited_readers(waited, most)?;
+        (self.number() == number).then_some((number, waited, readers, count))
     }
 
     /// Runs a grace period, unless another thread leads one. Returns `true` if it has been completed, and `false` if a

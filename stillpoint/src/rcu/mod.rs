@@ -214,7 +214,6 @@ pub use reference::{OwnedRef, Ref};
 pub use retired::{Reclaim, Retired};
 
 pub use crate::domain::static_domain::StaticDomain;
-pub use crate::domain::stats::Stats;
 pub use crate::grace_period::stall::{
     Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook,
 };
@@ -224,6 +223,7 @@ pub use crate::pointer::shared::{Pointer, ReadSection, Shared};
 pub use crate::reclaim::backlog::Limits;
 pub use crate::reclaim::heap_bytes::HeapBytes;
 pub use crate::reclaim::options::DeferOptions;
+pub use crate::reclaim::stats::Stats;
 
 // For the macros that define domains.
 #[doc(hidden)]

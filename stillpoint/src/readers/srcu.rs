@@ -86,6 +86,8 @@
 use core::convert::Infallible;
 use core::num::NonZeroU32;
 use core::panic::Location;
+#[cfg(feature = "statistics-page")]
+use core::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -283,6 +285,12 @@ impl SrcuReaders {
         self.reader_line.words.prepare_for(crate::fence::backend() == crate::fence::Backend::Membarrier)
     }
 
+    /// Returns where the domain was made.
+    #[cfg(feature = "statistics-page")]
+    pub fn site(&self) -> &'static Location<'static> {
+        self.site
+    }
+
     /// Returns the number of open sections of each index.
     pub fn sections(&self) -> [u64; 2] {
         [Idx::Zero, Idx::One].map(|idx| self.active_readers(idx))
@@ -340,16 +348,19 @@ impl SrcuReaders {
                 self.awaited.wait_timeout(awaited, NonZeroU32::MAX, detector.next_report_in());
                 // Relaxed: the swap acquires.
                 awaited = self.awaited.load(Relaxed);
-                detector.check(|_| {
-                    let count = self.active_readers(idx);
-                    let inherited = self.sections_at_fork.load(Relaxed) != 0;
-                    (count != 0).then(|| {
-                        let begun_at = self.begun_at();
-                        StalledReaders::Sections { count, begun_at, site: self.site, inherited }
-                    })
-                });
+                detector.check(|_| self.stalled_sections(idx).map(|(sections, _)| sections));
             }
         }
+    }
+
+    /// Returns what a report says about the open sections of `idx`, and their number, if there are any.
+    fn stalled_sections(&self, idx: Idx) -> Option<(StalledReaders, u64)> {
+        let count = self.active_readers(idx);
+        let inherited = self.sections_at_fork.load(Relaxed) != 0;
+        (count != 0).then(|| {
+            let begun_at = self.begun_at();
+            (StalledReaders::Sections { count, begun_at, site: self.site, inherited }, count)
+        })
     }
 
     /// Ends grace periods, as there is no handle any more.
@@ -437,6 +448,19 @@ impl ReaderSet for SrcuReaders {
                 self.sleep_for(busy, detector);
             }
         }
+    }
+
+    #[cfg(feature = "statistics-page")]
+    fn awaited_readers(&self, _waited: Duration, most: usize) -> Option<(StalledReaders, u64)> {
+        // Relaxed: for statistics only.
+        let idx = self.reader_line.wake_request.load(Relaxed);
+        let sections = (idx != NO_IDX).then(|| self.stalled_sections(Idx::of(idx))).flatten();
+        sections.map(|(mut sections, count)| {
+            if let StalledReaders::Sections { begun_at, .. } = &mut sections {
+                begun_at.truncate(most);
+            }
+            (sections, count)
+        })
     }
 
     #[cfg(feature = "epoch")]

@@ -77,6 +77,7 @@ const PACED_UNKNOWN_BYTES: u64 = 1 << 10;
 /// The library cannot know what a value of the last kind owns. So behind a stalled reader it bounds their *number*: a
 /// few thousand with the default limits. If they own more than 16 KiB, weigh them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Limits {
     /// Callbacks and retired values.
     pub count: u64,
@@ -284,7 +285,7 @@ impl Backlog {
         false
     }
 
-    fn limits(&self) -> Limits {
+    pub fn limits(&self) -> Limits {
         Limits { count: self.limit_count.load(Relaxed), bytes: self.limit_bytes.load(Relaxed) }
     }
 
@@ -316,10 +317,15 @@ impl Backlog {
         self.waits_since.store(0, Relaxed);
     }
 
+    /// Returns how long the worker has waited for its grace period, in nanoseconds, if it waits for one.
+    pub fn gp_wait(&self) -> Option<u64> {
+        let since = self.waits_since.load(Relaxed);
+        (since != 0).then(|| now().saturating_sub(since))
+    }
+
     /// Returns `true` if the worker has waited for its grace period for long.
     fn waits_for_long(&self) -> bool {
-        let since = self.waits_since.load(Relaxed);
-        since != 0 && now().saturating_sub(since) > LONG_GP
+        self.gp_wait().is_some_and(|waited| waited > LONG_GP)
     }
 
     /// Returns how many bytes too much wait; 0 if callers need not be throttled.

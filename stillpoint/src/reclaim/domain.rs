@@ -29,6 +29,7 @@ use super::hazards::Hazards;
 use super::lazy_timer;
 use super::poller::GpPoller;
 use super::queue::Queue;
+use super::slice::Slice;
 use super::worker_state::WorkerState;
 use crate::grace_period::engine::{Denied, Engine, GpCookie, ReaderSet};
 use crate::grace_period::stall;
@@ -90,6 +91,8 @@ pub struct CallbackWorker {
     /// See [`super::worker::collect`].
     #[cfg(any(feature = "epoch", loom))]
     pub(super) run_at_impatience: AtomicU64,
+    /// What the worker runs now.
+    pub(super) slice: Slice,
 }
 
 impl CallbackWorker {
@@ -107,6 +110,7 @@ impl CallbackWorker {
                 parked_until: AtomicU64::new(0),
                 #[cfg(any(feature = "epoch", loom))]
                 run_at_impatience: AtomicU64::new(u64::MAX),
+                slice: Slice::new(),
             }
         }
     }
@@ -121,6 +125,7 @@ impl CallbackWorker {
         self.state.give_up();
         self.backlog.reset_in_child();
         self.urgent.store(0, Relaxed);
+        self.slice.end();
     }
 }
 

@@ -10,6 +10,8 @@
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
+#[cfg(feature = "statistics-page")]
+use super::sample::DomainSample;
 use crate::grace_period::stall;
 use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sys::fork::{ForkHook, register_for_fork};
@@ -23,17 +25,26 @@ static LIST_LOCK: ForkLock<()> = ForkLock::new(());
 /// A domain's place in the list.
 #[derive(Debug)]
 pub struct DomainFork {
-    reset: fn(),
-    in_read_section: fn() -> bool,
+    functions: Functions,
     next: AtomicPtr<DomainFork>,
     is_listed: AtomicBool,
 }
 
+/// What the list needs of a domain.
+#[derive(Debug)]
+pub(crate) struct Functions {
+    /// The child calls it.
+    pub(crate) reset: fn(),
+    /// Returns `true` if the calling thread is inside a section.
+    pub(crate) in_read_section: fn() -> bool,
+    /// Returns what the domain does now.
+    #[cfg(feature = "statistics-page")]
+    pub(crate) sample: fn() -> DomainSample,
+}
+
 impl DomainFork {
-    /// The child calls `reset`. `in_read_section` returns `true` if the calling thread is inside a section.
-    pub(crate) const fn new(reset: fn(), in_read_section: fn() -> bool) -> Self {
-        let (next, is_listed) = (AtomicPtr::new(ptr::null_mut()), AtomicBool::new(false));
-        Self { reset, in_read_section, next, is_listed }
+    pub(crate) const fn new(functions: Functions) -> Self {
+        Self { functions, next: AtomicPtr::new(ptr::null_mut()), is_listed: AtomicBool::new(false) }
     }
 
     /// Adds the domain to the list. Comes before any change that a child must undo.
@@ -67,7 +78,13 @@ impl DomainFork {
 
 /// Returns `true` if the calling thread is inside a section of any domain that is a type.
 pub(crate) fn in_read_section() -> bool {
-    domains().any(|domain| (domain.in_read_section)())
+    domains().any(|domain| (domain.functions.in_read_section)())
+}
+
+/// Returns what each domain does now that is a type and has been used.
+#[cfg(feature = "statistics-page")]
+pub(crate) fn samples() -> impl Iterator<Item = DomainSample> {
+    domains().map(|domain| (domain.functions.sample)())
 }
 
 fn domains() -> impl Iterator<Item = &'static DomainFork> {
@@ -97,6 +114,6 @@ unsafe fn in_child() {
         lazy_timer::reset_in_child();
         stall::reset_in_child();
     }
-    domains().for_each(|domain| (domain.reset)());
+    domains().for_each(|domain| (domain.functions.reset)());
     LIST_LOCK.release();
 }

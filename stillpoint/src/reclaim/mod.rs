@@ -17,6 +17,11 @@ pub mod options;
 pub mod poller;
 pub mod queue;
 pub mod running;
+#[cfg(feature = "statistics-page")]
+pub mod sample;
+pub mod slice;
+#[cfg(not(loom))]
+pub mod stats;
 pub mod striped;
 pub mod worker;
 #[cfg(not(loom))]

@@ -503,6 +503,7 @@ impl CallbackWorker {
         // It begins where the last one ended.
         let first = self.first.load(Relaxed) as usize;
         let begin = now();
+        let _running = self.slice.begin(begin);
         let all = self.is_urgent() || self.backlog.above_high_mark();
         let mut has_run = false;
         loop {

@@ -47,6 +47,12 @@ pub fn submit(task: impl FnOnce() + Send + 'static) -> bool {
     }
 }
 
+/// Returns `true` if a worker has nothing to do.
+#[cfg(feature = "statistics-page")]
+pub fn has_idle() -> bool {
+    matches!(*POOL.get().lock(), IdleWorker::Parked)
+}
+
 /// Forgets the workers: the child of a fork has none. Tasks that the parent's workers run, or were about to, will not
 /// run in the child unless they are submitted again.
 ///

@@ -83,6 +83,19 @@ impl WorkerState {
         matches!(self.state.load(Relaxed), PARKED | LAZY_WAIT | RATE_LIMITED)
     }
 
+    /// Returns the name of the state.
+    #[cfg(feature = "statistics-page")]
+    pub fn name(&self) -> &'static str {
+        // Relaxed: for statistics only.
+        match self.state.load(Relaxed) {
+            IDLE => "idle",
+            PARKED => "parked",
+            LAZY_WAIT => "lazy_wait",
+            RATE_LIMITED => "rate_limited",
+            _ => "running",
+        }
+    }
+
     /// Returns `true` if there is no worker, nor a task that will provide one.
     pub fn is_idle(&self) -> bool {
         // Relaxed: a thread that must see that no worker could be started is notified by an `EventCount`, which orders

@@ -30,6 +30,8 @@ use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::{Core, RawDomain, parked_at, try_synchronize};
 use crate::reclaim::hazards::Hazards;
 use crate::reclaim::queue::Queue;
+#[cfg(feature = "statistics-page")]
+use crate::reclaim::sample::DomainSample;
 use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sync::Memory;
 
@@ -180,6 +182,27 @@ impl Domain {
         WorkerRef(ManuallyDrop::new(self.alias()))
     }
 
+    /// Returns what each domain does now.
+    #[cfg(feature = "statistics-page")]
+    pub(crate) fn samples() -> impl Iterator<Item = DomainSample> {
+        let mut count = 0;
+        fork::for_each(|_| count += 1);
+        // Those that are made now are found next time.
+        let mut domains = Vec::with_capacity(count);
+        fork::for_each(|shared| {
+            let inner = shared.cast::<Inner>().cast_mut();
+            // SAFETY: the state is the first field of `Inner`, by whose pointer it was listed, and is not freed before
+            // this closure returns, nor later if the reference has been counted.
+            if domains.len() < domains.capacity() && unsafe { (*inner).counts.try_add_internal_ref() } {
+                // SAFETY: as above.
+                let site = unsafe { (*inner).shared.readers().site() };
+                let domain = Self { inner: AtomicPtr::new(inner), site, keep: None };
+                domains.push(WorkerRef(ManuallyDrop::new(domain)));
+            }
+        });
+        domains.into_iter().map(|domain| DomainSample::of(&*domain))
+    }
+
     /// Returns a handle that the caller has counted.
     fn alias(&self) -> Self {
         // Relaxed: `inner` has been called. Not a pointer that is derived from a reference, as `free` could not use
@@ -209,13 +232,14 @@ impl Domain {
             fresh.as_ref()
         };
         // Before other threads see it: a fork must find it.
-        fork::enlist(&ours.shared);
+        // SAFETY: `free` unlists it. Not a pointer that is derived from a reference, as in `alias`.
+        unsafe { fork::enlist(&raw const (*fresh.as_ptr()).shared) };
         // Release: publishes the state; pairs with the Acquire in `inner`. Acquire: the state of a faster thread.
         match self.inner.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => ours,
             Err(faster) => {
-                // SAFETY: not published.
-                unsafe { free(fresh.as_ptr()) };
+                // SAFETY: the reference of all handles, of which there will be none.
+                unsafe { release(fresh.as_ptr()) };
                 // SAFETY: as in `inner`.
                 unsafe { &*faster }
             }

@@ -59,6 +59,27 @@ impl HandleCounts {
         self.internal_refs.fetch_add(1, Relaxed);
     }
 
+    /// Counts an internal reference for a thread that has none. Returns `false` if there is no reference any more: the
+    /// domain is about to be freed.
+    #[cfg(any(loom, feature = "statistics-page"))]
+    #[must_use]
+    pub fn try_add_internal_ref(&self) -> bool {
+        let mut references = self.internal_refs.load(Relaxed);
+        loop {
+            step!(
+                "freed-domain-referenced",
+                if references == 0 {
+                    return false;
+                }
+            );
+            // Relaxed: the list in which the thread has found the domain orders its state, and the reference keeps it.
+            match self.internal_refs.compare_exchange(references, references + 1, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => references = now,
+            }
+        }
+    }
+
     /// Returns `true` for the last reference, which must then free the memory.
     #[must_use]
     pub fn drop_internal_ref(&self) -> bool {

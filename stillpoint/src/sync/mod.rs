@@ -28,6 +28,8 @@ mod requested;
 pub mod shared_seq;
 #[cfg(not(loom))]
 mod spin_calibration;
+#[cfg(any(loom, feature = "statistics-page"))]
+pub mod two_slots;
 
 use core::cell::Cell;
 pub use core::sync::atomic::Ordering;

@@ -30,7 +30,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
 /// Orders are less than this.
-const ORDERS: usize = 8;
+const ORDERS: usize = 9;
 
 /// The functions of a part that run when the process forks.
 #[derive(Debug)]

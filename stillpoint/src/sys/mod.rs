@@ -17,6 +17,8 @@ pub mod rseq;
 #[cfg(feature = "signal-fence")]
 pub mod rt_signal;
 pub mod scheduling;
+#[cfg(feature = "statistics-page")]
+pub mod shared_page;
 mod signal_mask;
 pub mod thread;
 pub mod tls_destructor;

@@ -24,7 +24,7 @@ fn stall() {
         let reader = scope.spawn(|| {
             let _guard = Own::enter();
             ENTERED.store(true, Release);
-            while REPORTED_BY.load(Acquire) != process::id().into() {
+            while REPORTED_BY.load(Acquire) != u64::from(process::id()) {
                 thread::yield_now();
             }
         });

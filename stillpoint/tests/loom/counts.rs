@@ -2,7 +2,7 @@
 //! reference.
 
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 use stillpoint::srcu::handle_counts::HandleCounts;
 use support::model::check;
@@ -112,6 +112,36 @@ fn worker_reference_outlives_all_handles() {
             handle.release();
         });
         domain.drop_handle(1);
+        t.join().unwrap();
+        assert!(Domain::get(&domain.memory), "never freed");
+    });
+}
+
+/// A thread that has found the domain in a list, which is locked while it looks, and before the domain is freed.
+///
+/// Refutes: freed-domain-referenced
+#[test]
+fn reference_by_a_list_keeps_the_domain_or_is_refused() {
+    check(0, 3, || {
+        let domain = Domain::new();
+        let list = Arc::new(Mutex::new(true));
+        let (found, listed) = (domain.clone(), list.clone());
+        let t = thread::spawn(move || {
+            let is_listed = listed.lock().unwrap();
+            let has_reference = *is_listed && found.counts.try_add_internal_ref();
+            drop(is_listed);
+            if has_reference {
+                assert!(!Domain::get(&found.memory), "used when freed");
+                if found.counts.drop_internal_ref() {
+                    *listed.lock().unwrap() = false;
+                    Domain::set(&found.memory);
+                }
+            }
+        });
+        if domain.counts.drop_handle() && domain.counts.drop_internal_ref() {
+            *list.lock().unwrap() = false;
+            Domain::set(&domain.memory);
+        }
         t.join().unwrap();
         assert!(Domain::get(&domain.memory), "never freed");
     });

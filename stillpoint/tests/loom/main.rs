@@ -23,6 +23,7 @@ mod registry;
 mod rwlock;
 mod shared_seq;
 mod srcu;
+mod two_slots;
 mod used;
 mod word_rwlock;
 mod worker_state;

@@ -8,8 +8,11 @@
 use std::env;
 use std::error::Error;
 use std::net::SocketAddr;
+use std::process;
 use std::sync::Arc;
+use std::time::Duration;
 
+use stillpoint::statistics_page;
 use stillpoint_service::client::Client;
 use stillpoint_service::data::{Config, Data as _};
 use stillpoint_service::http::{runtime, serve};
@@ -30,6 +33,10 @@ fn main() -> Result<()> {
         let Some(address) = env::args().nth(1) else { return demonstrate(data).await };
         let listener = TcpListener::bind(&address).await?;
         println!("serving on {}", listener.local_addr()?);
+        match statistics_page::publish(Duration::from_millis(250)) {
+            Ok(()) => println!("statistics: stillpoint top {}", process::id()),
+            Err(error) => println!("no statistics: {error}"),
+        }
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let stop = async {

@@ -56,7 +56,7 @@ const _: () = assert!(FIRST <= GROUP, "the first chunk has one group");
 #[repr(align(64))]
 pub struct Group {
     active: AtomicU64,
-    /// The readers from which the leader has requested a wake-up. Only leaders access it, one after another.
+    /// The readers from which the leader has requested a wake-up. Only leaders store it, one after another.
     awaited: AtomicU64,
 }
 

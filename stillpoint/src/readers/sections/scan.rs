@@ -330,28 +330,35 @@ impl<A: Default + 'static> ThreadReaders<A> {
 
     /// Returns the readers that the leader still waits for, or `None` if all have just left.
     fn stalled(&self, scan: &PendingScan, waited: Duration) -> Option<StalledReaders> {
-        let stalled = |reader: &Reader| {
-            reader.owner_if_still_blocking(|owner| {
-                let has_exited = reader.is_exiting();
-                StalledReader {
-                    thread_id: owner.thread,
-                    // The id of a thread that has exited may be another thread's by now.
-                    name: if has_exited { None } else { thread_name(owner.thread) },
-                    registered_at: owner.site,
-                    section_at: reader.section_site(),
-                    has_exited,
-                    waited,
-                    suffix: self.protocol.stall_suffix(has_exited),
-                }
-            })
-        };
         // Without `membarrier` a reader may have left unseen, and belong to another thread by now. Then it does not
         // block.
         let still_blocks = |reader: &Reader| self.protocol.blocks(reader, scan.counter);
-        let readers =
-            self.awaited(scan).filter_map(|reader| stalled(reader).filter(|_| still_blocks(reader)));
-        let readers: Vec<_> = readers.collect();
+        let stalled =
+            |reader| self.stalled_reader(reader, waited, thread_name).filter(|_| still_blocks(reader));
+        let readers: Vec<_> = self.awaited(scan).filter_map(stalled).collect();
         (!readers.is_empty()).then_some(StalledReaders::Threads(readers))
+    }
+
+    /// Returns what a report says about the reader, unless it has left. `name` returns the name of a thread.
+    fn stalled_reader(
+        &self,
+        reader: &Reader,
+        waited: Duration,
+        name: impl FnOnce(u32) -> Option<String>,
+    ) -> Option<StalledReader> {
+        reader.owner_if_still_blocking(|owner| {
+            let has_exited = reader.is_exiting();
+            StalledReader {
+                thread_id: owner.thread,
+                // The id of a thread that has exited may be another thread's by now.
+                name: if has_exited { None } else { name(owner.thread) },
+                registered_at: owner.site,
+                section_at: reader.section_site(),
+                has_exited,
+                waited,
+                suffix: self.protocol.stall_suffix(has_exited),
+            }
+        })
     }
 }
 
@@ -434,6 +441,29 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
             ReaderProtocol::Qsbr if above => _ = self.counter.fetch_add(1, Relaxed),
             ReaderProtocol::Qsbr => (),
         }
+    }
+
+    #[cfg(feature = "statistics-page")]
+    fn awaited_readers(&self, waited: Duration, most: usize) -> Option<(StalledReaders, u64)> {
+        let scan = PendingScan { first: 0, end: self.registry.len(), counter: self.counter.load(Relaxed) };
+        let mut readers = Vec::new();
+        let mut count = 0;
+        for reader in self.awaited(&scan) {
+            // Not `blocks`, which changes what the owners use. Relaxed: for statistics only.
+            let seen = reader.gp_seen.load(Relaxed);
+            if seen == 0 || seen >= scan.counter {
+                continue;
+            }
+            // To read a name takes some microseconds.
+            let is_named = readers.len() < most;
+            let name = |thread| if is_named { thread_name(thread) } else { None };
+            let Some(stalled) = self.stalled_reader(reader, waited, name) else { continue };
+            count += 1;
+            if is_named {
+                readers.push(stalled);
+            }
+        }
+        (count != 0).then_some((StalledReaders::Threads(readers), count))
     }
 
     #[cfg(feature = "epoch")]

@@ -39,6 +39,8 @@ pub mod numbers;
 pub mod pin;
 pub mod rseq;
 pub mod scheduling;
+#[cfg(feature = "statistics-page")]
+pub mod shared_page;
 #[cfg(unix)]
 #[path = "../signal_mask.rs"]
 mod signal_mask;

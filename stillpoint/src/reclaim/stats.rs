@@ -4,11 +4,11 @@ use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use super::backlog::at_least_zero;
+use super::domain::{Core, RawDomain};
+use super::running;
 use crate::grace_period::counters::WAIT_BOUNDS;
 use crate::grace_period::engine::ReaderSet as _;
-use crate::reclaim::backlog::at_least_zero;
-use crate::reclaim::domain::{Core, RawDomain};
-use crate::reclaim::running;
 use crate::sync::now;
 
 /// Counters of a domain since the start of the process, and what waits in it now.

@@ -1,0 +1,180 @@
+//! Finds the page of statistics of a process: by the links in `/proc/PID/fd`.
+//!
+//! The process is not stopped, traced or asked. A descriptor may be closed, and its number given to another file, while
+//! it is looked at. So the file that a link leads to is looked at without opening it (`O_PATH`), and opened only if it
+//! is an ordinary one: opening a device or a pipe could have effects.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat, statat};
+use rustix::io::Errno;
+
+use super::document::Document;
+use super::page;
+
+/// What the link of a page says.
+const LINK: &[u8] = b"/memfd:stillpoint-statistics (deleted)";
+
+/// A process, or what is left of it: no other process takes its place when it has ended.
+pub(super) struct Process {
+    pid: u32,
+    /// `/proc/PID`.
+    folder: OwnedFd,
+}
+
+/// A page, and the descriptor that the process has of it.
+pub(super) struct Found {
+    number: u32,
+    inode: u64,
+    pub(super) file: File,
+}
+
+impl Process {
+    pub(super) fn open(pid: u32) -> Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match open(format!("/proc/{pid}"), flags, Mode::empty()) {
+            Ok(folder) => Ok(Self { pid, folder }),
+            Err(Errno::NOENT) if statat(CWD, "/proc/self", AtFlags::empty()).is_err() => {
+                bail!("/proc is not there, by which processes are found")
+            }
+            Err(Errno::NOENT) => bail!("there is no process {pid}"),
+            Err(error) => Err(error).with_context(|| format!("cannot find process {pid}")),
+        }
+    }
+
+    /// Returns the contents of a file in the folder of the process.
+    fn read(&self, file: &str) -> io::Result<Vec<u8>> {
+        let file = openat(&self.folder, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut contents = Vec::new();
+        File::from(file).take(64 << 10).read_to_end(&mut contents)?;
+        Ok(contents)
+    }
+
+    /// Returns `true` until the process has ended.
+    pub(super) fn is_alive(&self) -> bool {
+        // The state follows the name, which may contain anything.
+        let state = |stat: Vec<u8>| {
+            let end_of_name = stat.iter().rposition(|&byte| byte == b')')?;
+            stat.get(end_of_name + 2).copied()
+        };
+        self.read("stat").ok().and_then(state).is_some_and(|state| !b"ZXx".contains(&state))
+    }
+
+    /// Returns the name of the process, as `ps` shows it.
+    pub(super) fn name(&self) -> Option<String> {
+        let name = self.read("comm").ok()?;
+        Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
+    }
+
+    /// Returns `true` unless the sample says that it is of another process. A process knows its id in its own
+    /// namespace.
+    fn is_of(&self, document: &Document) -> bool {
+        let own_id = || {
+            let status = String::from_utf8_lossy(&self.read("status").ok()?).into_owned();
+            let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.to_owned();
+            ids.split_whitespace().last()?.parse().ok()
+        };
+        let own_namespace =
+            || statat(&self.folder, "ns/pid", AtFlags::empty()).ok().map(|status| status.st_ino);
+        let id_differs = document.pid.is_some_and(|pid| pid != own_id().unwrap_or(self.pid));
+        let namespace_differs =
+            document.pid_namespace.zip(own_namespace()).is_some_and(|(of_page, own)| of_page != own);
+        !(id_differs || namespace_differs)
+    }
+
+    /// Returns the page of the process: that of descriptor `number`, if it is given.
+    pub(super) fn page(&self, number: Option<u32>) -> Result<Found> {
+        let pid = self.pid;
+        let mut pages = self.pages()?;
+        if let Some(number) = number {
+            pages.retain(|page| page.number == number);
+            if pages.is_empty() {
+                bail!("descriptor {number} of process {pid} is no page of statistics");
+            }
+        }
+        let (mut own, mut of_others, mut refused) = (Vec::new(), None, None);
+        for page in pages {
+            match page::read(&page.file).and_then(|sample| Document::parse(&sample.text)) {
+                Ok(document) if self.is_of(&document) => own.push(page),
+                Ok(document) => of_others = document.pid,
+                Err(error) => refused = Some(error),
+            }
+        }
+        match own.len() {
+            1 => return Ok(own.remove(0)),
+            0 => {}
+            count => {
+                let numbers: Vec<_> = own.iter().map(|page| page.number.to_string()).collect();
+                let numbers = numbers.join(", ");
+                bail!(
+                    "process {pid} has {count} pages of statistics, as it contains the library more than once: choose one by \
+                     --fd (descriptors {numbers})"
+                );
+            }
+        }
+        if !self.is_alive() {
+            bail!("process {pid} has ended");
+        }
+        Err(match (refused, of_others) {
+            (Some(error), _) => error.context(format!("cannot read the statistics of process {pid}")),
+            (None, Some(other)) => anyhow!(
+                "the page of statistics that process {pid} has is that of process {other}, from which it was forked: it \
+                 must call stillpoint::statistics_page::publish itself"
+            ),
+            (None, None) => anyhow!(
+                "process {pid} publishes no statistics: it must call stillpoint::statistics_page::publish (feature \
+                 `statistics-page` of the library)"
+            ),
+        })
+    }
+
+    /// Returns all pages that the process has.
+    fn pages(&self) -> Result<Vec<Found>> {
+        let pid = self.pid;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = match openat(&self.folder, "fd", flags, Mode::empty()) {
+            Ok(folder) => folder,
+            Err(Errno::ACCESS | Errno::PERM) => bail!(
+                "no permission to look at process {pid}: run this as its user, or as root (or with the capability \
+                 CAP_SYS_PTRACE)"
+            ),
+            Err(Errno::NOENT | Errno::SRCH) => bail!("process {pid} has ended"),
+            Err(error) => return Err(error).with_context(|| format!("cannot look at process {pid}")),
+        };
+        let mut pages: Vec<Found> = Vec::new();
+        for entry in Dir::read_from(&folder).with_context(|| format!("cannot look at process {pid}"))? {
+            let entry = entry.with_context(|| format!("cannot look at process {pid}"))?;
+            let Some(number) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            // What cannot be looked at has been closed since.
+            let link = readlinkat(&folder, entry.file_name(), Vec::new());
+            if !link.is_ok_and(|link| link.as_bytes() == LINK) {
+                continue;
+            }
+            let Some(page) = open_page(&folder, number)? else { continue };
+            // A copy of a descriptor leads to the same page.
+            if pages.iter().all(|known| known.inode != page.inode) {
+                pages.push(page);
+            }
+        }
+        Ok(pages)
+    }
+}
+
+/// Opens the file of a link. Returns `None` if that has changed since.
+fn open_page(folder: &OwnedFd, number: u32) -> Result<Option<Found>> {
+    let path = OFlags::PATH | OFlags::CLOEXEC;
+    let Ok(link) = openat(folder, number.to_string(), path, Mode::empty()) else { return Ok(None) };
+    let status = fstat(&link)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let again = format!("/proc/self/fd/{}", link.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = open(again, flags, Mode::empty()).context("cannot open the page of statistics")?;
+    Ok(Some(Found { number, inode: status.st_ino, file: file.into() }))
+}

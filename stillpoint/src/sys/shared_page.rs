@@ -1,0 +1,127 @@
+//! Memory that other processes find by a link in `/proc/PID/fd`, and read from there.
+//!
+//! It is a file without a name in any folder (`memfd_create(2)`), mapped here. It is sealed: no process can change its
+//! size, so no access is outside of it, and its memory is allocated at once, as a page that is missing later would be a
+//! signal.
+//!
+//! The program may close the descriptor, as daemons close all that they find, and open a file that gets the same
+//! number. So the memory is written by the mapping only, and the descriptor is closed only if it still belongs to this
+//! file. The child of a fork has the descriptor but not the mapping; a program that is executed has neither.
+
+use core::ffi::{CStr, c_int};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::AtomicU64;
+use core::{mem, slice};
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+/// Returns the namespace of the ids of processes, if it is known: the inode of its file.
+pub fn pid_namespace() -> Option<u64> {
+    std::fs::metadata("/proc/self/ns/pid").ok().map(|namespace| namespace.ino())
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct SharedPage {
+    descriptor: Descriptor,
+    start: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: lends atomics only; the mapping may be removed by any thread.
+unsafe impl Send for SharedPage {}
+
+impl SharedPage {
+    /// Makes memory of so many words, all 0, with a name in `/proc`.
+    pub fn create(name: &CStr, words: usize) -> io::Result<Self> {
+        if cfg!(miri) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // A kernel may insist on the last flag, or not know it (before 6.3).
+        let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|error| if error == Errno::INVAL { memfd_create(name, flags) } else { Err(error) })?;
+        let bytes = words * size_of::<AtomicU64>();
+        fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let id = file_of(file.as_raw_fd())?;
+        // SAFETY: a new mapping, where the kernel chooses.
+        let start = unsafe {
+            mmap(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
+        };
+        let start = NonNull::new(start.cast()).expect("a mapping is not at address 0");
+        let page = Self { descriptor: Descriptor { number: file.into_raw_fd(), file: id }, start, words };
+        // SAFETY: the mapping, which only this value uses.
+        unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork)? };
+        Ok(page)
+    }
+
+    /// Returns the memory.
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping has so many words, is as long as the file, which is sealed, and lives as long as `self`.
+        // Other processes may change it only by ignoring that it is this one's; the words are atomic, and nothing here
+        // relies on what they contain.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.words) }
+    }
+
+    /// Returns `true` if other processes can find it: the program has not closed the descriptor.
+    pub fn is_open(&self) -> bool {
+        self.descriptor.is_open()
+    }
+
+    /// Returns the descriptor, in the child of a fork, which has no mapping.
+    pub fn into_inherited(self) -> Descriptor {
+        let Descriptor { number, file } = self.descriptor;
+        mem::forget(self);
+        Descriptor { number, file }
+    }
+}
+
+impl Drop for SharedPage {
+    fn drop(&mut self) {
+        // SAFETY: the mapping, of which there is no reference any more.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
+    }
+}
+
+/// The number of a descriptor that the program may have closed. Closed when it is dropped.
+#[derive(Debug)]
+pub struct Descriptor {
+    number: c_int,
+    file: FileId,
+}
+
+/// Device and inode.
+type FileId = (libc::dev_t, libc::ino_t);
+
+/// Returns what the number belongs to, if it is open.
+fn file_of(number: c_int) -> io::Result<FileId> {
+    // SAFETY: plain data.
+    let mut status: libc::stat = unsafe { mem::zeroed() };
+    // SAFETY: `status` outlives the call, which returns an error if the number is not open.
+    match unsafe { libc::fstat(number, &mut status) } {
+        0 => Ok((status.st_dev, status.st_ino)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Descriptor {
+    /// Returns `true` if the number still belongs to the file.
+    fn is_open(&self) -> bool {
+        file_of(self.number).is_ok_and(|file| file == self.file)
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        if self.is_open() {
+            // SAFETY: it belongs to the file, and so to this value.
+            drop(unsafe { OwnedFd::from_raw_fd(self.number) });
+        }
+    }
+}

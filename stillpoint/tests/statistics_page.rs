@@ -1,0 +1,215 @@
+//! With the feature `statistics-page`, other processes can read statistics. `lab/measure/tests/top.rs` reads them with
+//! `stillpoint top`; here the process reads its own.
+#![cfg(all(not(loom), feature = "statistics-page"))]
+
+use std::time::Duration;
+
+use stillpoint::statistics_page;
+
+const INTERVAL: Duration = Duration::from_millis(10);
+
+#[test]
+#[cfg(any(not(target_os = "linux"), stillpoint_portable, miri))]
+fn page_is_unsupported_elsewhere_than_on_64_bit_linux() {
+    let refused = statistics_page::publish(INTERVAL).expect_err("no page");
+    assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
+    statistics_page::withdraw();
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(stillpoint_portable, miri))))]
+mod linux {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::thread;
+
+    use stillpoint::Domain as _;
+    use stillpoint::srcu::Domain;
+    use support::child::is_alone;
+    use support::deadline::deadline;
+    use support::fork;
+    use support::until::until;
+
+    use super::*;
+
+    /// The links of pages in this process.
+    fn pages() -> Vec<PathBuf> {
+        let is_page = |path: &PathBuf| {
+            fs::read_link(path)
+                .is_ok_and(|link| link.to_string_lossy().starts_with("/memfd:stillpoint-statistics"))
+        };
+        let descriptors = fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+        descriptors.map(|entry| entry.path()).filter(is_page).collect()
+    }
+
+    /// The number and the text of the last sample.
+    fn sample() -> (u64, String) {
+        let pages = pages();
+        let [page] = &pages[..] else { panic!("one page: {pages:?}") };
+        loop {
+            // The whole page, whose last sample may have changed in the middle of this.
+            let bytes = fs::read(page).expect("the page");
+            let word = |bytes: &[u8], at| u64::from_ne_bytes(bytes[at..][..8].try_into().expect("8 bytes"));
+            let number = word(&bytes, 32);
+            let slot = 4096 + (number % 2) as usize * (128 << 10);
+            let text = &bytes[slot + 8..][..word(&bytes, slot) as usize];
+            if word(&fs::read(page).expect("the page"), 32) == number {
+                return (number, std::str::from_utf8(text).expect("text").to_owned());
+            }
+        }
+    }
+
+    fn threads() -> usize {
+        let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
+        let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        tasks.map(name).filter(|name| name == "stillpoint-stat\n").count()
+    }
+
+    #[test]
+    fn samples_follow_one_another_until_the_page_is_withdrawn() {
+        if !is_alone(samples_follow_one_another_until_the_page_is_withdrawn) {
+            return;
+        }
+        let _running = deadline();
+        for round in 0..3 {
+            // The first sample is there at once; the interval can be changed.
+            statistics_page::publish(Duration::MAX).expect("a page");
+            let (first, text) = sample();
+            assert!(first >= 1 && text.starts_with("{\"library\":\""), "{text}");
+            for _ in 0..=round {
+                statistics_page::publish(INTERVAL).expect("the same page");
+            }
+            until(|| sample().0 >= first + 3);
+            assert_eq!(threads(), 1);
+            statistics_page::withdraw();
+            statistics_page::withdraw();
+            assert!(pages().is_empty());
+            if round != 0 {
+                until(|| threads() == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn page_does_not_choose_the_fence() {
+        if !is_alone(page_does_not_choose_the_fence) {
+            return;
+        }
+        use stillpoint::fence::{Backend, set_backend};
+        let _running = deadline();
+        statistics_page::publish(INTERVAL).expect("a page");
+        assert!(sample().1.contains("\"fence\":{\"backend\":null,"));
+        set_backend(Backend::SeqCst).expect("nothing has chosen");
+        until(|| sample().1.contains("\"fence\":{\"backend\":\"seqcst\","));
+    }
+
+    /// Where sections began, and what happens in locks, if that is recorded.
+    #[test]
+    fn page_has_what_other_features_record() {
+        if !is_alone(page_has_what_other_features_record) {
+            return;
+        }
+        let _running = deadline();
+        let domain = Domain::new();
+        let guard = domain.enter();
+        domain.call(|| ());
+        statistics_page::publish(INTERVAL).expect("a page");
+        until(|| sample().1.contains("\"readers\":1,\"threads\":[]"));
+        let (_, text) = sample();
+        let begun_here = text.contains("\"sections\":[{\"at\":\"stillpoint/tests/statistics_page.rs:");
+        assert_eq!(begun_here, cfg!(feature = "section-locations"), "{text}");
+        assert_eq!(text.contains("\"locks\":{\"steal\":"), cfg!(feature = "lock-events"), "{text}");
+        drop(guard);
+    }
+
+    #[test]
+    fn file_cannot_be_shrunk_or_grown() {
+        if !is_alone(file_cannot_be_shrunk_or_grown) {
+            return;
+        }
+        statistics_page::publish(INTERVAL).expect("a page");
+        let page = fs::OpenOptions::new().write(true).open(&pages()[0]).expect("the page");
+        let size = page.metadata().expect("its size").len();
+        for other in [0, size - 1, size + 1] {
+            page.set_len(other).expect_err("sealed");
+        }
+    }
+
+    /// Domains are made, used and freed while each sample looks at them.
+    #[test]
+    fn domains_come_and_go_while_samples_are_taken() {
+        if !is_alone(domains_come_and_go_while_samples_are_taken) {
+            return;
+        }
+        let _running = deadline();
+        statistics_page::publish(INTERVAL).expect("a page");
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !stop.load(Relaxed) {
+                        let domain = Domain::new();
+                        // Two threads use it for the first time.
+                        thread::scope(|scope| {
+                            scope.spawn(|| drop(domain.enter()));
+                            domain.call(|| ());
+                        });
+                        domain.synchronize();
+                    }
+                });
+            }
+            let first = sample().0;
+            until(|| sample().0 > first + 100);
+            stop.store(true, Relaxed);
+        });
+    }
+
+    #[test]
+    fn page_lists_the_domains_in_which_most_waits() {
+        if !is_alone(page_lists_the_domains_in_which_most_waits) {
+            return;
+        }
+        let _running = deadline();
+        let domains: Vec<_> = (0..300).map(|_| Domain::new()).collect();
+        domains.iter().for_each(Domain::prepare);
+        let full = &domains[200];
+        let guard = full.enter();
+        for _ in 0..10 {
+            full.call(|| ());
+        }
+        statistics_page::publish(INTERVAL).expect("a page");
+        until(|| {
+            let text = sample().1;
+            assert!(text.contains("\"domains_in_use\":300,"), "{text}");
+            assert_eq!(text.matches("\"made_at\"").count(), 64);
+            text.contains("\"queued\":10,") && text.contains("\"readers\":1,\"threads\":[]")
+        });
+        drop(guard);
+    }
+
+    #[test]
+    fn child_of_a_fork_publishes_a_page_of_its_own() {
+        if !fork::is_alone(child_of_a_fork_publishes_a_page_of_its_own) {
+            return;
+        }
+        statistics_page::publish(INTERVAL).expect("a page");
+        let of = |pid: u32| format!("\"pid\":{pid},");
+        fork::in_child(|| {
+            assert!(!sample().1.contains(&of(std::process::id())), "the parent's");
+            assert_eq!(threads(), 0);
+            statistics_page::publish(INTERVAL).expect("a page");
+            // That of the parent is closed.
+            let (first, text) = sample();
+            assert!(text.contains(&of(std::process::id())), "{text}");
+            until(|| sample().0 > first + 2);
+            fork::in_child(|| {
+                statistics_page::withdraw();
+                statistics_page::publish(INTERVAL).expect("a page");
+                assert!(sample().1.contains(&of(std::process::id())));
+            });
+        });
+        let first = sample();
+        assert!(first.1.contains(&of(std::process::id())));
+        until(|| sample().0 > first.0 + 2);
+    }
+}
