@@ -65,4 +65,4 @@ echo "-- the hash map"
 run stillpoint-collections hash_map entry_is update_replaces compute_does view_has new_value map_works iterator_sees \
     every_key static_map taken_apart leaks_no_other removed_entry_stays
 echo "-- the map of plain pairs"
-run stillpoint-collections copy_map map_works values_that_are keys_are reentrancy:: concurrent_ of_one_word of_three_words
+run stillpoint-collections copy_map values_that_are keys_are closure_that concurrent_

@@ -172,8 +172,8 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
 
     /// Removes the entry of a key with this value.
     fn remove_exact(&self, key: &K, value: &V) -> Result<(), Option<V>> {
-        let (hash, expected) = (self.hasher.hash_one(key), Some(&encode(value)));
-        match self.tables.remove(hash, &encode(key), expected, &self.rehash(), &rcu::enter()) {
+        let (hash, expected) = (self.hasher.hash_one(key), encode(value));
+        match self.tables.remove(hash, &encode(key), Some(&expected), &self.rehash(), &rcu::enter()) {
             Ok(_) => Ok(()),
             Err(current) => Err(current.as_ref().map(decode)),
         }
