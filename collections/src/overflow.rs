@@ -15,6 +15,7 @@
 //! misses nothing that was in its own chain during all of the lookup: such an entry keeps all buckets before it in the
 //! chain, as only the last one is freed (2).
 
+use core::panic::RefUnwindSafe;
 use core::ptr::NonNull;
 
 use crate::bucket::{Bucket, Hashed};
@@ -62,6 +63,9 @@ struct Slabs<E: Hashed, D: Domain> {
 
 // SAFETY: the pointers are to buckets of `all`.
 unsafe impl<E: Hashed, D: Domain> Send for Slabs<E, D> {}
+
+/// A panic for want of memory leaves the slabs as they were.
+impl<E: Hashed, D: Domain> RefUnwindSafe for Overflow<E, D> {}
 
 impl<E: Hashed, D: Domain> Overflow<E, D> {
     /// Does not allocate. `buckets` is the number of those in which chains begin.
