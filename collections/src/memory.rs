@@ -39,7 +39,7 @@ impl<T> Zeroed<T> {
             // SAFETY: there is at least one item, and it has a size.
             unsafe { alloc_zeroed(layout) }
         } else {
-            map(layout.size())
+            map(Self::mapped_size(layout))
         };
         let items = NonNull::new(memory.cast()).ok_or(NoMemory(Some(layout)))?;
         Ok(Self { items, len })
@@ -49,13 +49,18 @@ impl<T> Zeroed<T> {
     pub fn allow_huge_pages(&self) {
         if let Some(layout) = Self::layout(self.len).filter(|layout| Self::is_mapped(*layout)) {
             // SAFETY: mapped in `new`.
-            unsafe { allow_huge_pages(self.items.as_ptr().cast(), layout.size()) };
+            unsafe { allow_huge_pages(self.items.as_ptr().cast(), Self::mapped_size(layout)) };
         }
     }
 
     /// Returns whether the memory is mapped. Miri cannot do that.
     fn is_mapped(layout: Layout) -> bool {
         layout.size() >= LARGE && !cfg!(miri)
+    }
+
+    /// Returns how many bytes are mapped: whole pages.
+    fn mapped_size(layout: Layout) -> usize {
+        layout.size().next_multiple_of(LARGE)
     }
 
     /// Returns `None` for more than the address space.
@@ -133,7 +138,7 @@ impl<T> Drop for Zeroed<T> {
             if !Self::is_mapped(layout) {
                 dealloc(self.items.as_ptr().cast(), layout);
             } else {
-                unmap(self.items.as_ptr().cast(), layout.size());
+                unmap(self.items.as_ptr().cast(), Self::mapped_size(layout));
             }
         }
     }
@@ -148,7 +153,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "it takes minutes")]
     fn memory_is_zero_and_aligned() {
-        for len in [1, 1000, HUGE / 8, HUGE / 2] {
+        for len in [1, 1000, 8193, HUGE / 8, HUGE / 8 + 1, HUGE / 2] {
             // SAFETY: zeros are a number.
             let mut numbers = unsafe { Zeroed::<u64>::new(len) }.expect("memory");
             assert_eq!((numbers.len(), numbers.iter().sum::<u64>()), (len, 0));

@@ -41,7 +41,16 @@ use super::shape::{Shape, Words};
 use crate::sync::{pause, step};
 
 /// What a link grows by for another version.
-const VERSION: u64 = NEXT + 1;
+const NEXT_VERSION: u64 = NEXT + 1;
+
+/// What a chain was like.
+#[derive(Debug, Clone, Copy)]
+pub struct Version {
+    /// The link of its first bucket.
+    pub link: u64,
+    /// Whether it has got all pairs of the version: a writer that had the lock may yet have added one.
+    pub is_final: bool,
+}
 
 /// The chain has moved to the next table.
 #[derive(Debug)]
@@ -104,7 +113,7 @@ impl<'t, S: Shape> Chain<'t, S> {
 
     /// Calls `f` with each slot, and with its pair, if it has one. Returns the version, or `None` if the pairs are not all
     /// of one.
-    pub fn snapshot(self, mut f: impl FnMut(Option<(Words, Words)>)) -> Result<Option<u64>, Moved> {
+    pub fn snapshot(self, mut f: impl FnMut(Option<(Words, Words)>)) -> Result<Option<Version>, Moved> {
         let link = self.home.link();
         let head = self.home.head();
         if head & MOVED != 0 {
@@ -116,7 +125,8 @@ impl<'t, S: Shape> Chain<'t, S> {
             next = bucket.link();
             bucket.for_each(bucket.head(), &mut f);
         }
-        Ok(self.is_unchanged(link).then_some(link))
+        let is_final = head & LOCKED == 0;
+        Ok(self.is_unchanged(link).then_some(Version { link, is_final }))
     }
 
     /// Takes the lock.
@@ -186,9 +196,20 @@ impl<'t, S: Shape> Locked<'t, S> {
         }
     }
 
-    /// Returns the version, as [`Chain::snapshot`] does.
-    pub fn version(&self) -> u64 {
+    /// Returns the link of the first bucket, which has the version.
+    fn link(&self) -> u64 {
         self.chain.home.own_link()
+    }
+
+    /// Returns `true` if the chain has got no pair since a snapshot.
+    pub fn has_version(&self, version: Version) -> bool {
+        step!(
+            "version-not-final",
+            if !version.is_final {
+                return false;
+            }
+        );
+        self.link() == version.link
     }
 
     #[inline(always)]
@@ -198,7 +219,7 @@ impl<'t, S: Shape> Locked<'t, S> {
 
     #[inline(always)]
     fn raise_version(&self) {
-        self.chain.home.set_link(self.version().wrapping_add(VERSION));
+        self.chain.home.set_link(self.link().wrapping_add(NEXT_VERSION));
     }
 
     fn set_next(&self, bucket: Bucket<'t, S>, next: u64) {

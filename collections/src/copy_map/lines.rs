@@ -29,7 +29,10 @@ impl Lines {
         let lines = buckets.saturating_mul(S::WORDS / LINE);
         // SAFETY: zeros are a line.
         #[cfg(not(loom))]
-        return unsafe { Zeroed::new(lines) }.map(Self);
+        return unsafe { Zeroed::new(lines) }.map(|lines| {
+            lines.allow_huge_pages();
+            Self(lines)
+        });
         #[cfg(loom)]
         return Ok(Self((0..lines * LINE).map(|_| AtomicU64::new(0)).collect()));
     }

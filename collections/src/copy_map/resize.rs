@@ -45,6 +45,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
     ) {
         let chain = table.chain_at(index);
         let (mut keys, mut hashes) = (Vec::new(), Vec::new());
+        // Hashes are computed before the chain is locked, because that runs code of the user.
         let mut locked = loop {
             keys.clear();
             let version = match chain.snapshot(|pair| keys.push(pair.map(|(key, _)| key))) {
@@ -57,7 +58,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
             match chain.lock() {
                 Err(Moved) => return,
                 // Since then, pairs may have been removed, and values replaced. No slot has another key.
-                Ok(locked) if locked.version() == version => break locked,
+                Ok(locked) if locked.has_version(version) => break locked,
                 Ok(_) => {}
             }
         };
