@@ -4,13 +4,15 @@
 # stale loads. Miri checks aliasing, initialization, data races, and orderings weaker than the processor's.
 #
 # Miri lacks `membarrier`, rseq and futexes of half a word. So fences are those of the backend `seqcst`, per-CPU data
-# uses atomics, and threads that sleep poll. Not checked: other backends, rseq critical sections, wake-ups, signals,
-# forks, locks. Only `stillpoint/src/sys` and `sync/native.rs` depend on `cfg(miri)`.
+# uses atomics, and threads that sleep poll. Not checked: other backends, rseq critical sections, signals, forks. Only
+# `stillpoint/src/sys` and `sync/native.rs` depend on `cfg(miri)`. Locks, whose futexes have half a word, run on the portable
+# code, with hazard pointers; `parking_lot_core` below it makes pointers of integers.
 #
 # Needs Miri (`ci/setup.sh`). Takes three minutes after the build.
 #
 #   ci/miri.sh          all of it
 #   ci/miri.sh cells N  only the schedules of atomic `Arc`s, with N seeds: some hundred take an hour
+#   ci/miri.sh portable only the portable code: locks and hazard pointers. Takes a quarter of an hour
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
@@ -41,6 +43,18 @@ if [[ ${1-} == cells ]]; then
     cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package arc-swap --test reported >/dev/null
     cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint --test arc -- \
         threads::guards stress:: deferred::guard >/dev/null
+    exit
+fi
+
+if [[ ${1-} == portable ]]; then
+    export RUSTFLAGS="--cfg stillpoint_portable" MIRIFLAGS="${flags/strict/permissive} -Zmiri-ignore-leaks \
+        -Zmiri-env-set=STILLPOINT_TEST_CHILD=1"
+    miri=(cargo "+$rust_nightly" miri test --target-dir target/miri-portable --package stillpoint)
+    echo "-- locks on the portable code"
+    # Without signals, and without threads that choose their CPU.
+    "${miri[@]}" --test lock -- --skip stalled_head --skip another_cpu
+    echo "-- hazard pointers on the portable code"
+    "${miri[@]}" --test hazard
     exit
 fi
 

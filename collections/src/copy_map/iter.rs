@@ -18,9 +18,20 @@ pub struct Iter<'m, K: Plain, V: Plain, S> {
     pairs: Vec<(K, V)>,
 }
 
-impl<'m, K: Plain, V: Plain, S> Iter<'m, K, V, S> {
-    pub(super) fn new(map: &'m CopyMap<K, V, S>) -> Self {
-        Self { map, walk: Walk::new(&map.tables, &rcu::enter()), pairs: Vec::new() }
+impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
+    /// Returns an iterator over copies of the entries, in no order.
+    ///
+    /// It returns each key once that is in the map from this call to the last one of `next`, whatever other threads do,
+    /// with a value that the key had in between. It holds no section and no lock.
+    ///
+    /// ```
+    /// use stillpoint_collections::CopyMap;
+    ///
+    /// let squares: CopyMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
+    /// assert_eq!(squares.iter().map(|(_, square)| square).sum::<u32>(), 285);
+    /// ```
+    pub fn iter(&self) -> Iter<'_, K, V, S> {
+        Iter { map: self, walk: Walk::new(&self.tables, &rcu::enter()), pairs: Vec::new() }
     }
 }
 

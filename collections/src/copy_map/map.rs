@@ -6,7 +6,6 @@ use std::collections::hash_map::RandomState;
 
 use stillpoint::rcu::{self, Global};
 
-use super::iter::Iter;
 use super::plain::{Pair, Plain, decode, encode};
 use super::shape::Words;
 use super::tables::Tables;
@@ -333,21 +332,6 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
         for (key, _) in self {
             self.remove(&key);
         }
-    }
-
-    /// Returns an iterator over copies of the entries, in no order.
-    ///
-    /// It returns each key once that is in the map from this call to the last one of `next`, whatever other threads do,
-    /// with a value that the key had in between. It holds no section and no lock.
-    ///
-    /// ```
-    /// use stillpoint_collections::CopyMap;
-    ///
-    /// let squares: CopyMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
-    /// assert_eq!(squares.iter().map(|(_, square)| square).sum::<u32>(), 285);
-    /// ```
-    pub fn iter(&self) -> Iter<'_, K, V, S> {
-        Iter::new(self)
     }
 
     /// Makes room for `additional` more entries, and keeps it until [`shrink_to_fit`](Self::shrink_to_fit).

@@ -66,6 +66,7 @@
 
 mod bucket;
 mod chain;
+mod change;
 #[cfg(not(loom))]
 mod convert;
 #[cfg(not(loom))]

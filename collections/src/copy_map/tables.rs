@@ -19,7 +19,7 @@
 
 use core::marker::PhantomData;
 
-use super::chain::{Chain, Locked, Moved};
+use super::chain::{Chain, Moved};
 use super::lines::Lines;
 use super::overflow::Overflow;
 use super::shape::{Shape, Words};
@@ -27,13 +27,10 @@ use super::shape::{Shape, Words};
 use crate::memory::NoMemory;
 #[cfg(loom)]
 use crate::model::NoMemory;
-use crate::sync::{Atomic, AtomicUsize, Counter, Domain, Ordering::*, Owned, Shared, step};
+use crate::sync::{Atomic, AtomicUsize, Counter, Domain, Ordering::*, Owned, Shared};
 
 /// Buckets of the smallest table.
-const LEAST: usize = if cfg!(loom) { 1 } else { 16 };
-/// A table grows when it has an overflow bucket for so many of its buckets: if the hashes are random, when it has five
-/// entries for each, of seven that have room.
-const CHAINED: usize = 8;
+pub const LEAST: usize = if cfg!(loom) { 1 } else { 16 };
 
 /// Computes the hash of a key again.
 pub type Rehash<'a> = &'a dyn Fn(&Words) -> u64;
@@ -101,25 +98,11 @@ impl<S: Shape, D: Domain> Table<S, D> {
     }
 }
 
-/// What a change has done, and what it left.
-pub struct Change {
-    /// What the number of entries grows by.
-    entries: isize,
-    /// Overflow buckets in use, if that has grown.
-    overflow: Option<usize>,
-    /// Whether the first bucket is empty now.
-    is_empty: bool,
-}
-
-impl Change {
-    const NONE: Self = Self { entries: 0, overflow: None, is_empty: false };
-}
-
 /// The entries of a map.
 pub struct Tables<S: Shape, D: Domain> {
     /// Null before the first entry.
     pub current: Atomic<Table<S, D>, D>,
-    entries: Counter<isize>,
+    pub entries: Counter<isize>,
     /// The number of buckets for the room that was asked for. Tables do not shrink below it.
     pub reserved: AtomicUsize,
     pub domain: D,
@@ -170,7 +153,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
 
     #[cold]
     #[track_caller]
-    fn first<'g>(&self, section: &'g D::Section) -> &'g Table<S, D> {
+    pub fn first<'g>(&self, section: &'g D::Section) -> &'g Table<S, D> {
         let first = Owned::new(Table::new(self.buckets_for(0)));
         let current = match self.current.compare_exchange(Shared::null(), first, section) {
             Ok(first) => first,
@@ -190,134 +173,6 @@ impl<S: Shape, D: Domain> Tables<S, D> {
             }
         }
     }
-
-    /// Calls `f` with the locked chain of a hash, and does what the change leaves to do.
-    #[inline(always)]
-    #[track_caller]
-    fn change<R>(
-        &self,
-        hash: u64,
-        rehash: Rehash<'_>,
-        section: &D::Section,
-        f: impl FnOnce(&mut Locked<'_, S>) -> (R, Change),
-    ) -> R {
-        let mut table = self.current(section).unwrap_or_else(|| self.first(section));
-        let mut is_moving = false;
-        let mut locked = loop {
-            if let Some(next) = table.next.load(section).as_ref() {
-                step!("chain-not-moved-first", self.move_chain(table, next, hash as usize, rehash, section));
-                (table, is_moving) = (next, true);
-                continue;
-            }
-            match table.chain(hash).lock() {
-                Ok(locked) => break locked,
-                Err(Moved) => table = table.next(section),
-            }
-        };
-        let (result, change) = f(&mut locked);
-        drop(locked);
-        if change.entries != 0 {
-            self.entries.add(change.entries);
-        }
-        if is_moving {
-            self.help(rehash, section);
-        } else if change.overflow.is_some_and(|used| used > table.len() / CHAINED) {
-            self.grow(table, section);
-        } else if change.is_empty && table.len() > LEAST && is_sample(hash) {
-            self.shrink(table, section);
-        }
-        result
-    }
-
-    /// Makes `value` the value of a key. Returns the old one.
-    #[inline(always)]
-    #[track_caller]
-    pub fn insert(
-        &self,
-        hash: u64,
-        [key, value]: [&Words; 2],
-        rehash: Rehash<'_>,
-        section: &D::Section,
-    ) -> Option<Words> {
-        self.change(hash, rehash, section, |chain| match chain.find(hash, key) {
-            Some(place) => {
-                let old = chain.value(&place);
-                chain.replace(&place, value);
-                (Some(old), Change::NONE)
-            }
-            None => {
-                let overflow = chain.insert(hash, key, value);
-                (None, Change { entries: 1, overflow, is_empty: false })
-            }
-        })
-    }
-
-    /// Removes a key, if its value is the one that is `expected`, or any. Returns the value that it had.
-    ///
-    /// # Errors
-    ///
-    /// If it has another value.
-    #[inline(always)]
-    pub fn remove(
-        &self,
-        hash: u64,
-        key: &Words,
-        expected: Option<&Words>,
-        rehash: Rehash<'_>,
-        section: &D::Section,
-    ) -> Result<Option<Words>, Option<Words>> {
-        // Nothing is locked for a key that is not there.
-        if self.get(hash, key, section).is_none() {
-            return if expected.is_none() { Ok(None) } else { Err(None) };
-        }
-        self.change(hash, rehash, section, |chain| {
-            let place = chain.find(hash, key);
-            let old = place.as_ref().map(|place| chain.value(place));
-            match place {
-                _ if expected.is_some() && old.as_ref() != expected => (Err(old), Change::NONE),
-                None => (Ok(None), Change::NONE),
-                Some(place) => {
-                    let is_empty = chain.remove(place);
-                    (Ok(old), Change { entries: -1, overflow: None, is_empty })
-                }
-            }
-        })
-    }
-
-    /// Makes `value` the value of a key, if it has the one that is `expected`, or none.
-    ///
-    /// # Errors
-    ///
-    /// If it has another value, or one, or none.
-    #[track_caller]
-    pub fn exchange(
-        &self,
-        hash: u64,
-        [key, value]: [&Words; 2],
-        expected: Option<&Words>,
-        rehash: Rehash<'_>,
-        section: &D::Section,
-    ) -> Result<(), Option<Words>> {
-        self.change(hash, rehash, section, |chain| {
-            let place = chain.find(hash, key);
-            let old = place.as_ref().map(|place| chain.value(place));
-            if old.as_ref() != expected {
-                return (Err(old), Change::NONE);
-            }
-            if let Some(place) = place {
-                chain.replace(&place, value);
-                return (Ok(()), Change::NONE);
-            }
-            let overflow = chain.insert(hash, key, value);
-            (Ok(()), Change { entries: 1, overflow, is_empty: false })
-        })
-    }
-}
-
-/// Returns `true` for one of a few hashes: a removal of these that leaves a bucket empty counts the entries, which takes
-/// a load for each CPU.
-fn is_sample(hash: u64) -> bool {
-    cfg!(loom) || (hash >> 32) as usize & (crate::stripes::usual() - 1) == 0
 }
 
 impl<S: Shape, D: Domain> Drop for Tables<S, D> {
@@ -328,30 +183,5 @@ impl<S: Shape, D: Domain> Drop for Tables<S, D> {
                 drop(table.next.take());
             }
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use stillpoint::rcu::{Global, enter};
-
-    use super::*;
-    use crate::copy_map::plain::{Pair, encode};
-
-    /// As in a signal handler that has interrupted a writer of the bucket, or in the child of a fork.
-    #[test]
-    fn lookup_beside_a_locked_chain_does_not_wait() {
-        let tables = Tables::<Pair<u64, u64>, _>::new(Global);
-        let (key, value, other) = (encode(&1_u64), encode(&2_u64), encode(&3_u64));
-        let section = enter();
-        tables.insert(0, [&key, &value], &|_| 0, &section);
-        let chain = tables.current(&section).expect("a table").chain(0);
-        let mut locked = chain.lock().expect("it has not moved");
-        let get = |key| tables.get(0, key, &section);
-        assert_eq!((get(&key), get(&other)), (Some(value), None));
-        locked.insert(0, &other, &value);
-        assert_eq!((get(&key), get(&other)), (Some(value), None));
-        drop(locked);
-        assert_eq!((get(&key), get(&other)), (Some(value), Some(value)));
     }
 }
