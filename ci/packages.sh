@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Debian packages: builds them, installs them in a clean system of the same release, and uses each there. Needs root,
-# debhelper, help2man, lintian, mmdebstrap (which downloads 100 MB, once), and what packaging/deb.sh needs. Ten minutes, so it is no
-# part of .ci/run. DEBS=DIR takes packages that are built already.
+# debhelper, help2man, lintian, mmdebstrap (which downloads 100 MB, once), which `ci/setup.sh release` installs, and what
+# packaging/deb.sh needs. Ten minutes, so it is no part of .ci/run. DEBS=DIR takes packages that are built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh

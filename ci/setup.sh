@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
 # Installs what the other checks need and this machine lacks (Debian, Ubuntu; as root or with sudo; with rustup), in the
 # versions of `ci/versions.sh`. Prints all versions, because packages of Debian differ between releases.
+#
+#   ci/setup.sh          for `.ci/run`
+#   ci/setup.sh release  also for `ci/packages.sh` and `ci/fuzz.sh`, before a release
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
+
+release=$([[ ${1-} != release ]] || echo release)
 
 # Prints the missing packages. liburcu is a peer of the benches, objcopy prepares it, and jq reads their reports. spin
 # explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers, and
@@ -34,6 +39,11 @@ missing() {
     command -v x86_64-w64-mingw32-gcc >/dev/null || echo gcc-mingw-w64-x86-64
     command -v wine >/dev/null || echo wine wine64
     [[ -f $(cc -print-file-name=liburcu-memb.a 2>/dev/null) ]] || echo liburcu-dev
+    [[ $release ]] || return 0
+    command -v dh >/dev/null || echo debhelper
+    command -v help2man >/dev/null || echo help2man
+    command -v lintian >/dev/null || echo lintian
+    command -v mmdebstrap >/dev/null || echo mmdebstrap
 }
 
 as_root() {
@@ -79,6 +89,7 @@ done
 
 # Beside what the user may have installed.
 tools=("cargo-public-api $cargo_public_api")
+[[ ! $release ]] || tools+=("cargo-fuzz $cargo_fuzz")
 has_tool() { [[ $("target/tools/bin/$1" --version 2>/dev/null) == *" $2" ]]; }
 for tool in "${tools[@]}"; do
     has_tool $tool || cargo install --quiet --debug --locked --root target/tools "${tool/ /@}" ||

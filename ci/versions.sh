@@ -13,6 +13,8 @@ rust_nightly=nightly-2026-05-20
 cargo_public_api=0.52.0
 # Compares with the last release, by the JSON of the stable rustdoc.
 cargo_semver_checks=0.51.0
+# Builds and runs the fuzz targets.
+cargo_fuzz=0.13.2
 # From PyPI: links with old C libraries.
 ziglang=0.17.1
 
