@@ -33,7 +33,7 @@
 //!   words.
 //!
 //! The version has 36 bits. A lookup would have to be interrupted between two loads until its chain has got exactly a
-//! multiple of 2^36 pairs, which takes an hour.
+//! multiple of 2^36 pairs, which takes some ten minutes.
 
 use super::bucket::{Bucket, LOCKED, MOVED, Slots, TAGS, tag, tag_of};
 use super::overflow::{NEXT, Overflow};

@@ -1,6 +1,7 @@
 //! Changes of single entries, each of which may have the table grow or shrink.
 
 use super::chain::{Locked, Moved};
+use super::overflow::NEXT;
 use super::shape::{Shape, Words};
 use super::tables::{LEAST, Rehash, Tables};
 use crate::sync::{Domain, step};
@@ -8,6 +9,8 @@ use crate::sync::{Domain, step};
 /// A table grows when it has an overflow bucket for so many of its buckets: if the hashes are random, when it has five
 /// entries for each, of seven that have room.
 const CHAINED: usize = 8;
+/// Or so many: half of those that have a number.
+const MOST: usize = NEXT as usize / 2;
 
 /// What a change has done, and what it left.
 pub struct Change {
@@ -54,7 +57,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         }
         if is_moving {
             self.help(rehash, section);
-        } else if change.overflow.is_some_and(|used| used > table.len() / CHAINED) {
+        } else if change.overflow.is_some_and(|used| used > (table.len() / CHAINED).min(MOST)) {
             self.grow(table, section);
         } else if change.is_empty && table.len() > LEAST && is_sample(hash) {
             self.shrink(table, section);

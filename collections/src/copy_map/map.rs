@@ -44,8 +44,9 @@ use crate::hash_map::TryReserveError;
 ///
 /// # Panics
 ///
-/// A panic in a hasher or in a closure leaves the map as it was, and nothing locked. These do not run while a bucket is
-/// locked, so they may use the map. If a closure changes the entry of the key whose operation calls it, it is called
+/// A panic in a closure leaves the map as it was, and nothing locked. So does one in a hasher, but a change may have been made
+/// by then: hashers are also called for entries that move to another table. These do not run while a bucket is locked, so they
+/// may use the map. If a closure changes the entry of the key whose operation calls it, it is called
 /// again.
 pub struct CopyMap<K: Plain, V: Plain, S = RandomState> {
     pub(super) tables: Tables<Pair<K, V>, Global>,

@@ -45,14 +45,16 @@
 //! - Keys are the same if their bytes are, whatever `Eq` says.
 //! - Changes and lookups of one key are linearizable. What a thread did before it inserted or replaced a value happens
 //!   before what another thread does after it has found that. Those of different keys are not ordered otherwise.
-//! - A lookup repeats as often as its bucket gets pairs between its first load and its last. So it is lock-free, and in a
-//!   bucket without insertions wait-free.
+//! - A lookup repeats as often as its bucket gets pairs, or values of more than 8 bytes, between its first load and its last.
+//!   So it is lock-free, and beside other changes wait-free.
 //! - A writer that is preempted while it holds a bucket, for some ten instructions, delays the writers of that bucket, which
-//!   spin, then yield, then sleep. A signal handler that changes a map must not interrupt a change of the same map. In the
-//!   child of a `fork`, a bucket that another thread was changing stays locked: lookups work, changes of that
-//!   bucket never end.
-//! - Hashers must spread the lowest bits, as for the map of the standard library. Keys whose hashes are equal are
-//!   searched one after the other. Keys are hashed again when they move.
+//!   spin, then yield, then sleep.
+//! - A signal handler may look keys up. It must not change a map, nor iterate: both allocate. The child of a `fork` may do so
+//!   if no other thread was changing the map; otherwise it may look keys up, and a change may never end.
+//! - Hashers must spread the lowest bits and the highest eight, as for the map of the standard library. Keys whose hashes are
+//!   equal are searched one after the other. Keys are hashed again when they move.
+//! - The map ends the program where there is no memory for an entry, as the standard library does. A table that cannot grow or
+//!   shrink for want of memory stays as it is.
 //! - The number of entries is counted on each CPU: 128 bytes for each, allocated by the first insertion.
 //! - A global allocator must not use a map: the map allocates under its locks.
 //!

@@ -1,5 +1,8 @@
 //! How one table takes the place of another: see [`tables`](super::tables).
 
+use core::mem;
+use std::process::abort;
+
 use super::chain::Moved;
 use super::shape::Shape;
 use super::tables::{Rehash, Table, Tables};
@@ -29,6 +32,16 @@ impl<S: Shape, D: Domain> Table<S, D> {
         if let Err(error) = self.try_resize(buckets, section) {
             error.fail();
         }
+    }
+}
+
+/// Part of a chain is in the next table: the chain cannot be moved again, as its pairs may change meanwhile.
+struct Incomplete;
+
+impl Drop for Incomplete {
+    /// There is no memory for an overflow bucket, and a hook for that panicked.
+    fn drop(&mut self) {
+        abort();
     }
 }
 
@@ -63,6 +76,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
             }
         };
         let mut hashes = hashes.iter();
+        let incomplete = Incomplete;
         locked.for_each(|pair| {
             let (Some(&hash), Some((key, value))) = (hashes.next(), pair) else { return };
             // Only chains of a smaller table take pairs of several chains.
@@ -72,6 +86,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
             step!("pair-not-copied", target.insert(hash, &key, &value));
         });
         locked.set_moved();
+        mem::forget(incomplete);
         drop(locked);
         // Release, Acquire: the writer that publishes the next table has the copies of all others; pairs with itself.
         if table.moved.fetch_add(1, AcqRel) + 1 == table.len() {
@@ -83,21 +98,20 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         }
     }
 
-    /// Doubles a table that many overflow buckets belong to, unless it has few entries: then their hashes are to blame.
+    /// Doubles a table that many overflow buckets belong to, unless it has few entries: then their hashes are to blame. Without
+    /// memory, it stays as it is.
     #[cold]
-    #[track_caller]
     pub fn grow(&self, table: &Table<S, D>, section: &D::Section) {
         if self.is_current(table, section) && self.len() >= table.len() * S::FULL / 2 {
-            table.resize(table.len() * 2, section);
+            let _ = table.try_resize(table.len() * 2, section);
         }
     }
 
-    /// Halves a table that has less than one entry for each bucket.
+    /// Halves a table that has less than one entry for each bucket. Without memory, it stays as it is.
     #[cold]
-    #[track_caller]
     pub fn shrink(&self, table: &Table<S, D>, section: &D::Section) {
         if self.is_current(table, section) && self.len() < table.len() && table.len() > self.buckets_for(0) {
-            table.resize(table.len() / 2, section);
+            let _ = table.try_resize(table.len() / 2, section);
         }
     }
 

@@ -5,7 +5,7 @@ use std::hash::BuildHasherDefault;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use stillpoint_collections::CopyMap;
-use stillpoint_collections::copy_map::Iter;
+use stillpoint_collections::copy_map::{Iter, Plain};
 
 use crate::hashers::Masked;
 
@@ -129,4 +129,29 @@ fn table_does_not_grow_for_equal_hashes() {
     assert!((0..500).all(|key| map.get(&key) == Some(key)));
     (0..500).rev().for_each(|key| assert_eq!(map.remove(&key), Some(key)));
     assert_eq!(map.len(), 0);
+}
+
+/// Values of so many words: buckets of 2 to 9 lines, whose tables are not all multiples of a page.
+#[test]
+fn tables_of_values_of_each_size_grow_and_shrink() {
+    fn check<const WORDS: usize>()
+    where
+        [u64; WORDS]: Plain,
+    {
+        let map = CopyMap::<u64, [u64; WORDS]>::new();
+        let entries = if cfg!(miri) { 100 } else { 20_000 };
+        (0..entries).for_each(|key| assert_eq!(map.insert(key, [key; WORDS]), None));
+        (0..entries).for_each(|key| assert_eq!(map.get(&key), Some([key; WORDS])));
+        (10..entries).for_each(|key| assert_eq!(map.remove(&key), Some([key; WORDS])));
+        map.shrink_to_fit();
+        assert_eq!((map.len(), map.iter().count()), (10, 10));
+    }
+    check::<1>();
+    check::<2>();
+    check::<3>();
+    check::<4>();
+    check::<5>();
+    check::<6>();
+    check::<7>();
+    check::<8>();
 }
