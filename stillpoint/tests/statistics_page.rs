@@ -135,6 +135,19 @@ mod linux {
         }
     }
 
+    /// The kernel sends a signal that ends a program whose file would be larger.
+    #[test]
+    fn small_limit_of_files_is_an_error() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+
+        if !is_alone(small_limit_of_files_is_an_error) {
+            return;
+        }
+        setrlimit(Resource::Fsize, Rlimit { current: Some(4096), maximum: None }).expect("a lower limit");
+        let error = statistics_page::publish(INTERVAL).expect_err("the page is larger");
+        assert_eq!((error.raw_os_error(), threads(), pages().len()), (Some(libc::EFBIG), 0, 0));
+    }
+
     /// Domains are made, used and freed while each sample looks at them.
     #[test]
     fn domains_come_and_go_while_samples_are_taken() {

@@ -59,16 +59,20 @@ pub unsafe fn allow_huge_pages(start: *mut u8, size: usize) {
     }
 }
 
-/// Gives memory back, in pieces: the kernel lets no other thread change mappings while it removes one, and the CPU may be
-/// shared with a thread that has more to lose.
+/// Gives memory back, its pages in pieces: the kernel lets no other thread change mappings while it removes one, and the CPU may
+/// be shared with a thread that has more to lose.
 ///
 /// # Safety
 ///
 /// It comes from [`map`] with this size, and is not used any more.
 pub unsafe fn unmap(start: *mut u8, size: usize) {
     for offset in (0..size).step_by(PIECE) {
-        // SAFETY: the caller's contract. It cannot fail: nothing is split, as pieces before this one are gone.
-        let _ = unsafe { munmap(start.byte_add(offset).cast(), PIECE.min(size - offset)) };
+        // SAFETY: the caller's contract. An error: the pages go with the mapping.
+        let _ = unsafe {
+            madvise(start.byte_add(offset).cast(), PIECE.min(size - offset), Advice::LinuxDontNeed)
+        };
         thread::yield_now();
     }
+    // SAFETY: the caller's contract. It may fail if it would split a mapping: only addresses are lost then.
+    let _ = unsafe { munmap(start.cast(), size) };
 }

@@ -124,12 +124,15 @@ struct State {
 /// less than 10 milliseconds count as that. When this returns, the first sample can be read.
 ///
 /// If they are published already, this changes the interval. If the program has closed the descriptor of the page
-/// since, it makes a new one. Not for signal handlers.
+/// since, it makes a new one. Not for signal handlers. A program that unloads a library should not publish while domains of
+/// [`srcu`](crate::srcu) exist that the unloaded library has made, unless stillpoint is part of it: samples name places in its
+/// source.
 ///
 /// # Errors
 ///
 /// [`Unsupported`](io::ErrorKind::Unsupported) on systems other than 64-bit Linux. Otherwise the system's error if it
-/// denies a file in memory, 260 KiB of memory, or a thread. Then nothing is published that was not before.
+/// denies a file in memory, 260 KiB of memory, files of that size (`RLIMIT_FSIZE`), or a thread. Then nothing is published that
+/// was not before, unless two threads publish at once.
 pub fn publish(interval: Duration) -> io::Result<()> {
     let interval = interval.max(MIN_INTERVAL);
     if !register_for_fork(&FORK) || !is_pinned() {

@@ -19,6 +19,7 @@ use std::os::unix::fs::MetadataExt as _;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 /// Returns the namespace of the ids of processes, if it is known: the inode of its file.
 pub fn pid_namespace() -> Option<u64> {
@@ -47,6 +48,10 @@ impl SharedPage {
         let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|error| if error == Errno::INVAL { memfd_create(name, flags) } else { Err(error) })?;
         let bytes = words * size_of::<AtomicU64>();
+        // The kernel would send a signal that ends the program, `SIGXFSZ`.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes as u64) {
+            return Err(Errno::FBIG.into());
+        }
         fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let id = file_of(file.as_raw_fd())?;

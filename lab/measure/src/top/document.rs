@@ -4,8 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
+
+/// The most characters of a name or place.
+const LONGEST: usize = 240;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -104,8 +107,29 @@ impl Document {
     /// Parses a sample, all of it: also what is not shown is JSON.
     pub(super) fn parse(text: &str) -> Result<Self> {
         ensure!(text.starts_with('{'), "the sample is no object of JSON");
-        serde_json::from_str(text).context("the sample is not one that this command knows")
+        // The error quotes the names of fields as they are.
+        serde_json::from_str(text).map_err(|error| {
+            anyhow!("the sample is not one that this command knows: {}", printable(&error.to_string()))
+        })
     }
+}
+
+/// Returns a text of the process in printable ASCII, of bounded length: a terminal would act on control characters, and a
+/// line is as long as it has characters.
+pub(super) fn printable(text: &str) -> String {
+    let mut printable: String = text
+        .chars()
+        .take(LONGEST)
+        .flat_map(|c| {
+            let escaped = (!matches!(c, ' '..='~')).then(|| c.escape_unicode());
+            let is_plain = escaped.is_none();
+            escaped.into_iter().flatten().chain(is_plain.then_some(c))
+        })
+        .collect();
+    if text.chars().nth(LONGEST).is_some() {
+        printable.push_str("...");
+    }
+    printable
 }
 
 /// Returns the JSON of a sample in one line of printable ASCII, with the same meaning. A terminal would act on the

@@ -6,14 +6,12 @@ use std::time::{Duration, SystemTime};
 use harness::report::{Grid, figure};
 use harness::units;
 
-use super::document::{Document, Domain, GracePeriod, Reader, Worker};
+use super::document::{Document, Domain, GracePeriod, Reader, Worker, printable};
 
 /// Missing in the sample.
 const UNKNOWN: &str = "-";
 /// The most rows and lines of each kind.
 const MOST: usize = 256;
-/// The most characters of a name or place.
-const LONGEST: usize = 240;
 /// A sample that is older, in intervals, is said to be.
 const LATE: u32 = 4;
 
@@ -261,23 +259,6 @@ fn rate(now: Option<u64>, before: Option<u64>, seconds: Option<f64>) -> String {
 
 fn time(time: Duration) -> String {
     units::duration(time.as_nanos() as f64)
-}
-
-/// Returns a text of the process without what a terminal would act on, and of bounded length.
-fn printable(text: &str) -> String {
-    let mut printable: String = text
-        .chars()
-        .take(LONGEST)
-        .flat_map(|c| {
-            let is_quoted = matches!(c, '"' | '\'' | '\\');
-            let escaped = (!is_quoted).then(|| c.escape_debug());
-            escaped.into_iter().flatten().chain(is_quoted.then_some(c))
-        })
-        .collect();
-    if text.chars().nth(LONGEST).is_some() {
-        printable.push_str("...");
-    }
-    printable
 }
 
 #[cfg(test)]

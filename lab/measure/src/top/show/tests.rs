@@ -96,3 +96,11 @@ proptest! {
         prop_assert!(!text.chars().any(is_hostile), "{:?}", text);
     }
 }
+
+#[test]
+fn error_of_a_hostile_sample_is_printable() {
+    let name = "\\u001b]0;title\\u0007".repeat(100);
+    let error = Document::parse(&format!(r#"{{"interval":{{"{name}":1}}}}"#)).expect_err("no duration");
+    let text = format!("{error:#}");
+    assert!(text.len() < 3000 && text.chars().all(|c| matches!(c, ' '..='~')), "{text:?}");
+}
