@@ -33,22 +33,31 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
         }
     }
 
-    /// Replaces `old` by `new`, which has the same hash. Returns `false` if the chain does not have `old`.
-    pub fn replace(&self, hash: u64, old: Shared<'_, E>, new: Shared<'_, E>, section: &D::Section) -> bool {
+    /// Returns the bucket and the slot in which `old` is, whose hash this is.
+    fn position<'g>(
+        &'g self,
+        hash: u64,
+        old: Shared<'_, E>,
+        section: &'g D::Section,
+    ) -> Option<(&'g Self, usize)> {
         let mut bucket = self;
         loop {
             let header = bucket.own_header();
-            for slot in Slots::with(header, fingerprint(hash)) {
-                if bucket.slots[slot].load(section) == old {
-                    bucket.replace_here(slot, new);
-                    return true;
-                }
+            let mut slots = Slots::with(header, fingerprint(hash));
+            if let Some(slot) = slots.find(|&slot| bucket.slots[slot].load(section) == old) {
+                return Some((bucket, slot));
             }
-            match bucket.next(header, section) {
-                Some(next) => bucket = next,
-                None => return false,
-            }
+            bucket = bucket.next(header, section)?;
         }
+    }
+
+    /// Replaces `old` by `new`, which has the same hash. Returns `false` if the chain does not have `old`.
+    pub fn replace(&self, hash: u64, old: Shared<'_, E>, new: Shared<'_, E>, section: &D::Section) -> bool {
+        let position = self.position(hash, old, section);
+        if let Some((bucket, slot)) = position {
+            bucket.replace_here(slot, new);
+        }
+        position.is_some()
     }
 
     /// Adds an entry of a key that the chain does not have. Returns `true` if the first bucket had no room.
@@ -86,22 +95,11 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
         overflow: &Overflow<E, D>,
         section: &D::Section,
     ) -> bool {
-        let mut bucket = self;
-        loop {
-            let header = bucket.own_header();
-            for slot in Slots::with(header, fingerprint(hash)) {
-                if bucket.slots[slot].load(section) == old {
-                    if bucket.empty(slot) {
-                        self.unlink_empty(overflow, section);
-                    }
-                    return true;
-                }
-            }
-            match bucket.next(header, section) {
-                Some(next) => bucket = next,
-                None => return false,
-            }
+        let position = self.position(hash, old, section);
+        if position.is_some_and(|(bucket, slot)| bucket.empty(slot)) {
+            self.unlink_empty(overflow, section);
         }
+        position.is_some()
     }
 
     /// Frees empty buckets at the end of the chain that this one begins.

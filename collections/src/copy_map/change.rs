@@ -102,9 +102,9 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         rehash: Rehash<'_>,
         section: &D::Section,
     ) -> Result<Option<Words>, Option<Words>> {
-        // Nothing is locked for a key that is not there.
-        if self.get(hash, key, section).is_none() {
-            return if expected.is_none() { Ok(None) } else { Err(None) };
+        // Nothing is locked for a key that is not there. A caller that expects a value has looked already.
+        if expected.is_none() && self.get(hash, key, section).is_none() {
+            return Ok(None);
         }
         self.change(hash, rehash, section, |chain| {
             let place = chain.find(hash, key);

@@ -1,4 +1,5 @@
-//! The callbacks that a worker runs now: since when, and in which thread. For statistics.
+//! The callbacks that a worker runs now: since when, and in which thread. For the statistics page: without that feature,
+//! nothing is recorded.
 
 // Not of `sync`: no decision depends on these words, so models need not have them.
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -18,15 +19,19 @@ impl Slice {
 
     /// The calling thread runs callbacks from now on, until the result is dropped.
     pub fn begin(&self, now: u64) -> Running<'_> {
-        #[cfg(not(loom))]
-        self.thread.store(crate::sys::thread::tid().unsigned_abs(), Relaxed);
-        self.since.store(now.max(1), Relaxed);
+        if cfg!(feature = "statistics-page") {
+            #[cfg(not(loom))]
+            self.thread.store(crate::sys::thread::tid().unsigned_abs(), Relaxed);
+            self.since.store(now.max(1), Relaxed);
+        }
         Running(self)
     }
 
     /// No thread runs callbacks.
     pub fn end(&self) {
-        self.since.store(0, Relaxed);
+        if cfg!(feature = "statistics-page") {
+            self.since.store(0, Relaxed);
+        }
     }
 
     /// Returns for how many nanoseconds a thread has run callbacks, and its id, if one does.

@@ -117,15 +117,13 @@ impl Document {
 /// Returns a text of the process in printable ASCII, of bounded length: a terminal would act on control characters, and a
 /// line is as long as it has characters.
 pub(super) fn printable(text: &str) -> String {
-    let mut printable: String = text
-        .chars()
-        .take(LONGEST)
-        .flat_map(|c| {
-            let escaped = (!matches!(c, ' '..='~')).then(|| c.escape_unicode());
-            let is_plain = escaped.is_none();
-            escaped.into_iter().flatten().chain(is_plain.then_some(c))
-        })
-        .collect();
+    let mut printable = String::new();
+    for c in text.chars().take(LONGEST) {
+        match c {
+            ' '..='~' => printable.push(c),
+            _ => printable.extend(c.escape_unicode()),
+        }
+    }
     if text.chars().nth(LONGEST).is_some() {
         printable.push_str("...");
     }
