@@ -37,7 +37,7 @@ missing() {
     command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu
     [[ -f /usr/aarch64-linux-gnu/lib/libc.so.6 ]] || echo libc6-dev-arm64-cross
     command -v x86_64-w64-mingw32-gcc >/dev/null || echo gcc-mingw-w64-x86-64
-    command -v wine >/dev/null || echo wine wine64
+    command -v wine >/dev/null || printf "%s\n" wine wine64
     [[ -f $(cc -print-file-name=liburcu-memb.a 2>/dev/null) ]] || echo liburcu-dev
     [[ $release ]] || return 0
     command -v dh >/dev/null || echo debhelper
