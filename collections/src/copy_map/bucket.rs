@@ -102,6 +102,13 @@ impl<'t, S: Shape> Bucket<'t, S> {
         self.word(2 + slot * (S::KEY + S::VALUE) + index)
     }
 
+    /// Begins to fetch the last line, which the first one delays if it is locked.
+    #[inline(always)]
+    pub fn prefetch(self) {
+        #[cfg(not(loom))]
+        crate::memory::prefetch(self.word(S::WORDS - 1));
+    }
+
     #[inline(always)]
     pub fn head(self) -> u64 {
         // Acquire: the pairs that it names are not older than it, and the next table has those of a moved chain; pairs

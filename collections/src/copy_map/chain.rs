@@ -83,6 +83,18 @@ impl<'t, S: Shape> Chain<'t, S> {
         self.home.own_link() == link
     }
 
+    /// Returns `false` if no key has the hash: there are no overflow buckets, and the head has not its tag.
+    #[inline(always)]
+    pub fn may_have(self, hash: u64) -> Result<bool, Moved> {
+        self.home.prefetch();
+        let link = self.home.link();
+        let head = self.home.head();
+        if head & MOVED != 0 {
+            return Err(Moved);
+        }
+        Ok(link & NEXT != 0 || Slots::with::<S>(head, tag(hash)).next().is_some())
+    }
+
     /// Looks a key up.
     #[inline(always)]
     pub fn get(self, hash: u64, key: &Words) -> Result<Option<Words>, Moved> {
@@ -132,6 +144,7 @@ impl<'t, S: Shape> Chain<'t, S> {
     /// Takes the lock.
     #[inline(always)]
     pub fn lock(self) -> Result<Locked<'t, S>, Moved> {
+        self.home.prefetch();
         let head = self.home.head();
         if head & (LOCKED | MOVED) == 0 && self.home.try_lock(head) {
             return Ok(Locked { chain: self, head });

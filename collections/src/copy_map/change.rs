@@ -6,8 +6,8 @@ use super::shape::{Shape, Words};
 use super::tables::{LEAST, Rehash, Tables};
 use crate::sync::{Domain, step};
 
-/// A table grows when it has an overflow bucket for so many of its buckets: if the hashes are random, when it has five
-/// entries for each, of seven that have room.
+/// A table grows when it has an overflow bucket for so many of its buckets, and five entries for each, of seven that have
+/// room. If the hashes are random, and nothing was removed, it has both at the same time.
 const CHAINED: usize = 8;
 /// Or so many: half of those that have a number.
 const MOST: usize = NEXT as usize / 2;
@@ -102,8 +102,8 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         rehash: Rehash<'_>,
         section: &D::Section,
     ) -> Result<Option<Words>, Option<Words>> {
-        // Nothing is locked for a key that is not there. A caller that expects a value has looked already.
-        if expected.is_none() && self.get(hash, key, section).is_none() {
+        // Nothing is locked for most keys that are not there. A caller that expects a value has looked already.
+        if expected.is_none() && !self.may_have(hash, section) {
             return Ok(None);
         }
         self.change(hash, rehash, section, |chain| {

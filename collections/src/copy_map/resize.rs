@@ -98,11 +98,11 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         }
     }
 
-    /// Doubles a table that many overflow buckets belong to, unless it has few entries: then their hashes are to blame. Without
-    /// memory, it stays as it is.
+    /// Doubles a table that many overflow buckets belong to, unless it has few entries. Then their hashes are to blame, or
+    /// entries come and go, and chains keep the buckets that they needed at times. Without memory, the table stays as it is.
     #[cold]
     pub fn grow(&self, table: &Table<S, D>, section: &D::Section) {
-        if self.is_current(table, section) && self.len() >= table.len() * S::FULL / 2 {
+        if self.is_current(table, section) && self.len() >= table.len() * S::FULL * 5 / 4 {
             let _ = table.try_resize(table.len() * 2, section);
         }
     }

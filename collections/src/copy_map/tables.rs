@@ -162,6 +162,18 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         current.as_ref().expect("not null")
     }
 
+    /// Returns `false` if no key has the hash, by a look at one head.
+    #[inline(always)]
+    pub fn may_have(&self, hash: u64, section: &D::Section) -> bool {
+        let Some(mut table) = self.current(section) else { return false };
+        loop {
+            match table.chain(hash).may_have(hash) {
+                Ok(may_have) => return may_have,
+                Err(Moved) => table = table.next(section),
+            }
+        }
+    }
+
     /// Returns the value of a key.
     #[inline(always)]
     pub fn get(&self, hash: u64, key: &Words, section: &D::Section) -> Option<Words> {

@@ -161,15 +161,15 @@ fn thread_local_destructor_may_lock() {
     thread_local! {
         static LATE: Cell<Option<Late>> = const { Cell::new(None) };
     }
-    struct Late(Arc<Mutex<u32>>);
+    struct Late(Arc<Mutex<usize>>);
     impl Drop for Late {
         fn drop(&mut self) {
             *self.0.lock() += 1;
         }
     }
     let _running = deadline();
-    let lock = Arc::new(Mutex::new(0));
-    for _ in 0..repetitions(50) {
+    let (lock, threads) = (Arc::new(Mutex::new(0)), repetitions(50));
+    for _ in 0..threads {
         let guard = lock.lock();
         let late = lock.clone();
         let thread = thread::spawn(move || LATE.set(Some(Late(late))));
@@ -177,7 +177,7 @@ fn thread_local_destructor_may_lock() {
         drop(guard);
         thread.join().expect("its destructors have run");
     }
-    assert_eq!(*lock.lock(), 50);
+    assert_eq!(*lock.lock(), threads);
 }
 
 static WAITED_FOR: Mutex<u32> = Mutex::new(0);

@@ -16,7 +16,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::load::process_cpu_time;
-use crate::peers::maps::{Dashmap, Key, Locked, Map, Papaya, Scc, Stillpoint};
+use crate::peers::maps::{CopyMap, Dashmap, Key, Locked, Map, Papaya, Scc, Stillpoint};
 use harness::controls::{Controls, join_all};
 use harness::worker::{Remote, Worker};
 use harness::{Budget, Config, Metric, Plan, Recorder, System, crew, memory, pin};
@@ -49,12 +49,14 @@ pub struct Load {
 type Answer = [f64; 3];
 
 const fn remote<S: Map<String>, N: Map>() -> Remote<Load, Answer> {
-    Remote { system: S::NAME, name: S::NAME, backend: None, measure: Ok(measure_in_worker::<S, N>) }
+    Remote { system: N::NAME, name: N::NAME, backend: None, measure: Ok(measure_in_worker::<S, N>) }
 }
 
 /// All systems of this build.
 pub const REMOTES: &[Remote<Load, Answer>] = &[
     remote::<Stillpoint<String>, Stillpoint>(),
+    // With numbers only.
+    remote::<Stillpoint<String>, CopyMap>(),
     remote::<Papaya<String>, Papaya>(),
     remote::<Dashmap<String>, Dashmap>(),
     remote::<Scc<String>, Scc>(),
@@ -63,21 +65,22 @@ pub const REMOTES: &[Remote<Load, Answer>] = &[
 
 /// Records cost and memory of the steps.
 pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
+    [u64::NAME, String::NAME].into_iter().try_for_each(|keys| with_keys(keys, budget.share(0.5), recorder))
+}
+
+fn with_keys(keys: &'static str, budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
+    let remotes = REMOTES.iter().filter(|remote| keys == u64::NAME || remote.name != CopyMap::NAME);
     let mut systems: Vec<_> =
-        REMOTES.iter().map(|remote| System { name: remote.system, measure: remote.name }).collect();
-    let mut cells = Vec::new();
+        remotes.map(|remote| System { name: remote.system, measure: remote.name }).collect();
     let (gets, threads): (&[usize], &[usize]) =
         if budget.quick { (&[0], &[1, 2]) } else { (&GETS, &THREADS) };
-    for keys in [u64::NAME, String::NAME] {
-        for &gets in gets {
-            cells.extend(threads.iter().map(|&threads| (keys, gets, threads)));
-        }
-    }
+    let cells: Vec<_> =
+        gets.iter().flat_map(|&gets| threads.iter().map(move |&threads| (gets, threads))).collect();
     let slice_ms = 250;
     let ms = budget.split(cells.len() * systems.len(), slice_ms).1.as_millis() as u64;
     Plan::new(budget, slice_ms, &cells, &mut systems, [&STEP, &WALL, &PEAK]).run(
         recorder,
-        |&(keys, gets, threads), _| {
+        |&(gets, threads), _| {
             Some(Config::new([
                 ("keys", keys.into()),
                 ("gets", gets.into()),
@@ -86,7 +89,7 @@ pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result
                 ("ms", ms.into()),
             ]))
         },
-        |&(keys, gets, threads), system, time| {
+        |&(gets, threads), system, time| {
             let mut worker = Worker::start(&["churn", system.measure], None)?;
             worker.measure(&Load { keys: keys.to_owned(), gets, threads, time })
         },
