@@ -61,10 +61,10 @@ impl Iterator for Slots {
     }
 }
 
-/// One bucket.
+/// One bucket: the pointer to its words, whose number follows from the shape.
 pub struct Bucket<'t, S> {
-    words: &'t [AtomicU64],
-    shape: PhantomData<S>,
+    words: *const AtomicU64,
+    shape: PhantomData<(&'t [AtomicU64], S)>,
 }
 
 impl<S> Clone for Bucket<'_, S> {
@@ -81,7 +81,7 @@ impl<'t, S: Shape> Bucket<'t, S> {
     #[inline(always)]
     pub fn new(words: &'t [AtomicU64]) -> Self {
         debug_assert_eq!(words.len(), S::WORDS);
-        Self { words, shape: PhantomData }
+        Self { words: words.as_ptr(), shape: PhantomData }
     }
 
     /// Returns `true` for the same bucket.
@@ -92,9 +92,9 @@ impl<'t, S: Shape> Bucket<'t, S> {
 
     #[inline(always)]
     fn word(self, index: usize) -> &'t AtomicU64 {
-        debug_assert!(index < self.words.len());
+        debug_assert!(index < S::WORDS);
         // SAFETY: a bucket has the words of `SLOTS` pairs, and more slots are in no head.
-        unsafe { self.words.get_unchecked(index) }
+        unsafe { &*self.words.add(index) }
     }
 
     #[inline(always)]

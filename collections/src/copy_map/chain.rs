@@ -145,15 +145,16 @@ impl<'t, S: Shape> Chain<'t, S> {
     #[inline(always)]
     pub fn lock(self) -> Result<Locked<'t, S>, Moved> {
         self.home.prefetch();
-        let head = self.home.head();
-        if head & (LOCKED | MOVED) == 0 && self.home.try_lock(head) {
-            return Ok(Locked { chain: self, head });
+        let mut head = self.home.head();
+        if head & (LOCKED | MOVED) != 0 || !self.home.try_lock(head) {
+            head = self.lock_slow()?;
         }
-        self.lock_slow()
+        Ok(Locked { chain: self, head })
     }
 
+    /// Takes the lock, and returns the head.
     #[cold]
-    fn lock_slow(self) -> Result<Locked<'t, S>, Moved> {
+    fn lock_slow(self) -> Result<u64, Moved> {
         let mut round = 0;
         loop {
             let head = self.home.head();
@@ -161,7 +162,7 @@ impl<'t, S: Shape> Chain<'t, S> {
                 return Err(Moved);
             }
             if head & LOCKED == 0 && self.home.try_lock(head) {
-                return Ok(Locked { chain: self, head });
+                return Ok(head);
             }
             pause(round);
             round = round.saturating_add(1);

@@ -33,6 +33,7 @@ struct Pool {
 impl RefUnwindSafe for Overflow {}
 
 /// Returns the chunk of a number.
+#[inline(always)]
 fn chunk_of(number: u64) -> usize {
     (number.ilog2() - FIRST.ilog2()) as usize
 }
@@ -50,6 +51,7 @@ impl Overflow {
         (number != 0).then(|| self.numbered(number))
     }
 
+    #[inline(always)]
     fn numbered<S: Shape>(&self, number: u64) -> Bucket<'_, S> {
         let chunk = chunk_of(number);
         let lines = self.chunks[chunk].get().expect("a link is to a chunk that exists");

@@ -28,11 +28,11 @@ fn lock_takes_four_bytes() {
 #[test]
 fn threads_exclude_each_other() {
     let _running = deadline();
-    let total = Mutex::new((0_u64, 0_u64));
+    let (total, times) = (Mutex::new((0, 0)), repetitions(20_000));
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                for n in 0..repetitions(20_000) {
+                for n in 0..times {
                     let mut total = total.lock();
                     total.0 += 1;
                     // A pause, in which other threads arrive.
@@ -43,7 +43,7 @@ fn threads_exclude_each_other() {
             });
         }
     });
-    assert_eq!(total.into_inner().0, THREADS as u64 * 20_000);
+    assert_eq!(total.into_inner().0, THREADS * times);
 }
 
 #[test]
