@@ -77,6 +77,10 @@ impl<E: Hashed, D: Domain> Table<E, D> {
         self.buckets.len()
     }
 
+    fn size(&self) -> usize {
+        size_of_val(&*self.buckets) + self.overflow.bytes()
+    }
+
     #[inline(always)]
     pub fn index(&self, hash: u64) -> usize {
         hash as usize & (self.buckets.len() - 1)
@@ -267,11 +271,13 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
 
     /// Retires a table that `move_bucket` has replaced.
     pub fn retire_table(table: Shared<'_, Table<E, D>>, domain: &D, section: &D::Section) {
+        let Some(replaced) = table.as_ref() else { return };
+        let next = replaced.next(section);
         // Not before: the writers that move buckets would wait until huge pages are filled with zeros.
-        if let Some(table) = table.as_ref() {
-            table.next(section).allow_huge_pages();
-        }
-        let bytes = table.as_ref().map_or(0, |table| size_of_val(&*table.buckets) + table.overflow.bytes());
+        next.allow_huge_pages();
+        // All tables that a map has outgrown take less memory than the one that it has: no writer waits for their readers.
+        let is_outgrown = replaced.len() < next.len();
+        let bytes = if is_outgrown { 0 } else { replaced.size() };
         // SAFETY: no pointer leads to it, but for those of open sections, and of tables that were retired before.
         unsafe { domain.retire_shared(table, DeferOptions::new().heap_bytes(bytes)) };
     }

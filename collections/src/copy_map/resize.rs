@@ -92,7 +92,9 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         if table.moved.fetch_add(1, AcqRel) + 1 == table.len() {
             let replaced = self.current.load(section);
             self.current.store(table.next.load(section));
-            let options = DeferOptions::new().heap_bytes(table.size());
+            // All tables that a map has outgrown take less memory than the one that it has: no writer waits for their readers.
+            let bytes = if table.len() < next.len() { 0 } else { table.size() };
+            let options = DeferOptions::new().heap_bytes(bytes);
             // SAFETY: no pointer leads to it, but for those of open sections, and of tables that were retired before.
             unsafe { self.domain.retire_shared(replaced, options) };
         }

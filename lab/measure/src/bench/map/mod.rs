@@ -167,8 +167,8 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
     let budget = budget.quick_instead_of(180.0, 30.0);
     let mut recorder = Recorder::new("map");
     if budget.cells == Some("growth") {
-        let systems = &mut systems[..growing];
-        Plan::new(budget, 3000, &[()], systems, [&growth::MEAN, &growth::LONGEST]).run(
+        let mut systems: Vec<_> = systems.into_iter().take(growing).chain([system::<CopyMap>()]).collect();
+        Plan::new(budget, 3000, &[()], &mut systems, [&growth::MEAN, &growth::LONGEST]).run(
             &mut recorder,
             |(), _| Some(growth::config()),
             |(), system, _| (system.measure.growth)(),
