@@ -272,14 +272,10 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     /// Retires a table that `move_bucket` has replaced.
     pub fn retire_table(table: Shared<'_, Table<E, D>>, domain: &D, section: &D::Section) {
         let Some(replaced) = table.as_ref() else { return };
-        let next = replaced.next(section);
         // Not before: the writers that move buckets would wait until huge pages are filled with zeros.
-        next.allow_huge_pages();
-        // All tables that a map has outgrown take less memory than the one that it has: no writer waits for their readers.
-        let is_outgrown = replaced.len() < next.len();
-        let bytes = if is_outgrown { 0 } else { replaced.size() };
+        replaced.next(section).allow_huge_pages();
         // SAFETY: no pointer leads to it, but for those of open sections, and of tables that were retired before.
-        unsafe { domain.retire_shared(table, DeferOptions::new().heap_bytes(bytes)) };
+        unsafe { domain.retire_shared(table, DeferOptions::new().heap_bytes(replaced.size())) };
     }
 
     /// Begins to halve the current table, or to double it, if its number of entries is that of a smaller or larger one.

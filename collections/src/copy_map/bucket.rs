@@ -102,7 +102,7 @@ impl<'t, S: Shape> Bucket<'t, S> {
         self.word(2 + slot * (S::KEY + S::VALUE) + index)
     }
 
-    /// Begins to fetch the last line, which the first one delays if it is locked.
+    /// Begins to fetch the last line: loads behind the locked instruction that takes the lock wait for the first one.
     #[inline(always)]
     pub fn prefetch(self) {
         #[cfg(not(loom))]

@@ -83,10 +83,9 @@ impl<'t, S: Shape> Chain<'t, S> {
         self.home.own_link() == link
     }
 
-    /// Returns `false` if no key has the hash: there are no overflow buckets, and the head has not its tag.
+    /// Returns `false` only if no key has the hash: there are no overflow buckets, and the head has not its tag.
     #[inline(always)]
     pub fn may_have(self, hash: u64) -> Result<bool, Moved> {
-        self.home.prefetch();
         let link = self.home.link();
         let head = self.home.head();
         if head & MOVED != 0 {

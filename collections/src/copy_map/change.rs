@@ -6,11 +6,16 @@ use super::shape::{Shape, Words};
 use super::tables::{LEAST, Rehash, Tables};
 use crate::sync::{Domain, step};
 
-/// A table grows when it has an overflow bucket for so many of its buckets, and five entries for each, of seven that have
-/// room. If the hashes are random, and nothing was removed, it has both at the same time.
+/// A table grows when it has an overflow bucket for so many of its buckets, and five quarters of the entries that it has
+/// room for. If the hashes are random, and nothing was removed, a table of pairs of numbers has both at the same time: five
+/// entries for each bucket, of seven that have room.
 const CHAINED: usize = 8;
-/// Or so many: half of those that have a number.
+
+/// Or when it has so many, half of those that have a number, and half of the entries.
 const MOST: usize = NEXT as usize / 2;
+
+/// Tables above that many buckets count their entries, before they grow, in some insertions only.
+const LARGE: usize = 4096;
 
 /// What a change has done, and what it left.
 pub struct Change {
@@ -58,7 +63,9 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         if is_moving {
             self.help(rehash, section);
         } else if change.overflow.is_some_and(|used| used > (table.len() / CHAINED).min(MOST)) {
-            self.grow(table, section);
+            if table.len() <= LARGE || is_sample(hash) {
+                self.grow(table, change.overflow > Some(MOST), section);
+            }
         } else if change.is_empty && table.len() > LEAST && is_sample(hash) {
             self.shrink(table, section);
         }
@@ -150,8 +157,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
     }
 }
 
-/// Returns `true` for one of a few hashes: a removal of these that leaves a bucket empty counts the entries, which takes
-/// a load for each CPU.
+/// Returns `true` for one of a few hashes: changes of these count the entries, which takes a load for each CPU.
 fn is_sample(hash: u64) -> bool {
     cfg!(loom) || (hash >> 32) as usize & (crate::stripes::usual() - 1) == 0
 }

@@ -29,10 +29,10 @@
 //! place of the old one by one store. So a lookup finds a whole pair at each moment, also in a signal handler that has
 //! interrupted a writer of the same bucket.
 //!
-//! If an eighth of the buckets has overflowed, the map allocates a table of twice the size. From then on each change moves
-//! the bucket of its key, and eight others, until all have moved. Lookups find the pairs of a bucket in the old
-//! table until it has moved, and then in the new one. The table shrinks in the same way, if there is less than one entry for
-//! each bucket, but keeps the room that was [reserved](CopyMap::reserve). The old table is freed after a grace
+//! If an eighth of the buckets has overflowed, and the table is full, the map allocates a table of twice the size. From then
+//! on each change moves the bucket of its key, and eight others, until all have moved. Lookups find the pairs of a bucket in
+//! the old table until it has moved, and then in the new one. The table shrinks in the same way, if there is less than one
+//! entry for each bucket, but keeps the room that was [reserved](CopyMap::reserve). The old table is freed after a grace
 //! period of [`stillpoint::rcu`]: lookups are read-side critical sections.
 //!
 //! The comments in the source (`chain.rs`, `tables.rs`) explain why this is correct, and `docs/proof.md` says what has been

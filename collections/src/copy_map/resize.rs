@@ -92,9 +92,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         if table.moved.fetch_add(1, AcqRel) + 1 == table.len() {
             let replaced = self.current.load(section);
             self.current.store(table.next.load(section));
-            // All tables that a map has outgrown take less memory than the one that it has: no writer waits for their readers.
-            let bytes = if table.len() < next.len() { 0 } else { table.size() };
-            let options = DeferOptions::new().heap_bytes(bytes);
+            let options = DeferOptions::new().heap_bytes(table.size());
             // SAFETY: no pointer leads to it, but for those of open sections, and of tables that were retired before.
             unsafe { self.domain.retire_shared(replaced, options) };
         }
@@ -103,8 +101,10 @@ impl<S: Shape, D: Domain> Tables<S, D> {
     /// Doubles a table that many overflow buckets belong to, unless it has few entries. Then their hashes are to blame, or
     /// entries come and go, and chains keep the buckets that they needed at times. Without memory, the table stays as it is.
     #[cold]
-    pub fn grow(&self, table: &Table<S, D>, section: &D::Section) {
-        if self.is_current(table, section) && self.len() >= table.len() * S::FULL * 5 / 4 {
+    pub fn grow(&self, table: &Table<S, D>, are_numbers_scarce: bool, section: &D::Section) {
+        let least =
+            if are_numbers_scarce { S::FULL / 2 * table.len() } else { S::FULL * table.len() / 4 * 5 };
+        if self.is_current(table, section) && self.len() >= least {
             let _ = table.try_resize(table.len() * 2, section);
         }
     }

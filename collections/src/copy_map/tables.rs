@@ -162,7 +162,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         current.as_ref().expect("not null")
     }
 
-    /// Returns `false` if no key has the hash, by a look at one head.
+    /// Returns `false` only if no key has the hash. Looks at one head.
     #[inline(always)]
     pub fn may_have(&self, hash: u64, section: &D::Section) -> bool {
         let Some(mut table) = self.current(section) else { return false };

@@ -34,22 +34,3 @@ fn replaced_strings_count_with_what_they_own() {
     // The first replaces none.
     assert!(waiting <= (LIMIT >> 20) + 2, "{waiting} strings of a mebibyte were inserted");
 }
-
-#[test]
-fn insertions_do_not_wait_for_readers_of_tables_that_were_outgrown() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    Own.set_limits(Limits { bytes: 256 << 10, ..Limits::default() });
-    let map = HashMap::new_in(Own);
-    let is_throttled = thread::scope(|scope| {
-        let _guard = Own::enter();
-        let writer = scope.spawn(|| {
-            (0..100_000_u64).any(|key| {
-                map.insert(key, key, &Own::enter());
-                Own.stats().limit_waits != 0
-            })
-        });
-        writer.join().expect("no panic")
-    });
-    assert!(!is_throttled, "a writer has waited for a reader");
-}
