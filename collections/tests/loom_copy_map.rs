@@ -152,6 +152,32 @@ fn pair_behind_an_unlinked_bucket_stays_found() {
     });
 }
 
+/// A removal that looks at a head only finds nothing if the key has no entry.
+/// Refutes: overflow-not-considered
+#[test]
+fn pair_is_removed_while_a_bucket_before_it_is_unlinked() {
+    const FIRST: u64 = key(0, 1, 1);
+    const MIDDLE: u64 = key(0, 2, 2);
+    const LAST: u64 = key(0, 3, 3);
+    explore::<Small>(
+        &[FIRST, MIDDLE, LAST],
+        |map| assert_eq!(remove(map, MIDDLE), Some(MIDDLE)),
+        |map| assert_eq!(remove(map, LAST), Some(LAST)),
+    );
+}
+
+#[test]
+fn pair_is_removed_while_its_chain_moves() {
+    check(0, 2, || {
+        let map: Arc<Map> = map(1, &[OLD]);
+        let remover = spawn(&map, |map| assert_eq!(remove(map, OLD), Some(OLD)));
+        resize(&map, 2);
+        assert_eq!(insert(&map, NEW, NEW), None);
+        remover.join().unwrap();
+        assert_eq!((get(&map, OLD), get(&map, NEW)), (None, Some(NEW)));
+    });
+}
+
 /// Refutes: Bucket::try_lock:Acquire
 #[test]
 fn each_of_two_writers_replaces_another_value() {

@@ -91,7 +91,9 @@ impl<'t, S: Shape> Chain<'t, S> {
         if head & MOVED != 0 {
             return Err(Moved);
         }
-        Ok(link & NEXT != 0 || Slots::with::<S>(head, tag(hash)).next().is_some())
+        let mut may_have = Slots::with::<S>(head, tag(hash)).next().is_some();
+        step!("overflow-not-considered", may_have |= link & NEXT != 0);
+        Ok(may_have)
     }
 
     /// Looks a key up.
