@@ -47,7 +47,8 @@ if [[ ${1-} == cells ]]; then
 fi
 
 if [[ ${1-} == portable ]]; then
-    export RUSTFLAGS="--cfg stillpoint_portable" MIRIFLAGS="${flags/strict/permissive} -Zmiri-ignore-leaks \
+    flags=${flags/strict/permissive}
+    export RUSTFLAGS="--cfg stillpoint_portable" MIRIFLAGS="${flags/FACTOR=100/FACTOR=1000} -Zmiri-ignore-leaks \
         -Zmiri-env-set=STILLPOINT_TEST_CHILD=1"
     miri=(cargo "+$rust_nightly" miri test --target-dir target/miri-portable --package stillpoint)
     echo "-- locks on the portable code"
