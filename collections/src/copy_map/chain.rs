@@ -83,14 +83,18 @@ impl<'t, S: Shape> Chain<'t, S> {
         self.home.own_link() == link
     }
 
+    /// Loads the link of the first bucket, and then the head.
+    #[inline(always)]
+    fn begin(self) -> Result<(u64, u64), Moved> {
+        let link = self.home.link();
+        let head = self.home.head();
+        if head & MOVED == 0 { Ok((link, head)) } else { Err(Moved) }
+    }
+
     /// Returns `false` only if no key has the hash: there are no overflow buckets, and the head has not its tag.
     #[inline(always)]
     pub fn may_have(self, hash: u64) -> Result<bool, Moved> {
-        let link = self.home.link();
-        let head = self.home.head();
-        if head & MOVED != 0 {
-            return Err(Moved);
-        }
+        let (link, head) = self.begin()?;
         let mut may_have = Slots::with::<S>(head, tag(hash)).next().is_some();
         step!("overflow-not-considered", may_have |= link & NEXT != 0);
         Ok(may_have)
@@ -100,11 +104,7 @@ impl<'t, S: Shape> Chain<'t, S> {
     #[inline(always)]
     pub fn get(self, hash: u64, key: &Words) -> Result<Option<Words>, Moved> {
         loop {
-            let link = self.home.link();
-            let mut head = self.home.head();
-            if head & MOVED != 0 {
-                return Err(Moved);
-            }
+            let (link, mut head) = self.begin()?;
             // A head without the tag is enough.
             let (mut bucket, mut next, mut is_sure) = (self.home, link, true);
             let found = 'chain: loop {
@@ -127,11 +127,7 @@ impl<'t, S: Shape> Chain<'t, S> {
     /// Calls `f` with each slot, and with its pair, if it has one. Returns the version, or `None` if the pairs are not all
     /// of one.
     pub fn snapshot(self, mut f: impl FnMut(Option<(Words, Words)>)) -> Result<Option<Version>, Moved> {
-        let link = self.home.link();
-        let head = self.home.head();
-        if head & MOVED != 0 {
-            return Err(Moved);
-        }
+        let (link, head) = self.begin()?;
         self.home.for_each(head, &mut f);
         let mut next = link;
         while let Some(bucket) = self.overflow.bucket::<S>(next) {

@@ -162,28 +162,33 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         current.as_ref().expect("not null")
     }
 
-    /// Returns `false` only if no key has the hash. Looks at one head.
+    /// Returns what `look` finds in the chain of a hash, in the first table in which that has not moved.
     #[inline(always)]
-    pub fn may_have(&self, hash: u64, section: &D::Section) -> bool {
-        let Some(mut table) = self.current(section) else { return false };
+    fn find<R>(
+        &self,
+        hash: u64,
+        section: &D::Section,
+        look: impl Fn(Chain<'_, S>) -> Result<R, Moved>,
+    ) -> Option<R> {
+        let mut table = self.current(section)?;
         loop {
-            match table.chain(hash).may_have(hash) {
-                Ok(may_have) => return may_have,
+            match look(table.chain(hash)) {
+                Ok(found) => return Some(found),
                 Err(Moved) => table = table.next(section),
             }
         }
     }
 
+    /// Returns `false` only if no key has the hash. Looks at one head.
+    #[inline(always)]
+    pub fn may_have(&self, hash: u64, section: &D::Section) -> bool {
+        self.find(hash, section, |chain| chain.may_have(hash)).unwrap_or(false)
+    }
+
     /// Returns the value of a key.
     #[inline(always)]
     pub fn get(&self, hash: u64, key: &Words, section: &D::Section) -> Option<Words> {
-        let mut table = self.current(section)?;
-        loop {
-            match table.chain(hash).get(hash, key) {
-                Ok(found) => return found,
-                Err(Moved) => table = table.next(section),
-            }
-        }
+        self.find(hash, section, |chain| chain.get(hash, key))?
     }
 }
 
