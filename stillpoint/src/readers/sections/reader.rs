@@ -132,10 +132,11 @@ impl Reader {
         if outside {
             // Relaxed: see `begin`.
             let counter = counter.load(Relaxed);
+            self.begin(counter);
             if FAST_PATH_IS_FENCED {
-                self.begin_fenced(counter);
+                // Not an exchange, which waits for the store that left the last section.
+                light();
             } else {
-                self.begin(counter);
                 light_compiler_only();
             }
         }
@@ -163,9 +164,9 @@ impl Reader {
     #[inline(always)]
     fn begin_fenced(&self, counter: u64) {
         if EXCHANGE_IS_FENCE && light_is_full_fence() {
-            // Store and fence in one instruction, which takes less time than two, and which no handler splits. SeqCst:
-            // nothing of the section comes before the store; pairs with heavy fence A. The language does not promise
-            // that of an exchange, but x86 does, and the compiler fence is for the compiler.
+            // Store and fence in one instruction, which no handler splits. SeqCst: nothing of the section comes before
+            // the store; pairs with heavy fence A. The language does not promise that of an exchange, but x86 does, and
+            // the compiler fence is for the compiler.
             self.gp_seen.swap(counter, SeqCst);
             light_compiler_only();
         } else {
