@@ -150,32 +150,33 @@ readelf --relocs --wide "$bin/torture-bp-inline.so" | grep --quiet -E 'DTPMOD64|
     fail "the module does not find the library's thread-local variable at run time"
 
 echo "-- the oracle"
+rounds=1500 # grace periods of each run, of broken libraries too
 for flavor in "${flavors[@]}"; do
     for kind in inline functions; do
         for form in pie fixed; do
-            runs "torture, $flavor, $kind, $form" "$bin/torture-$flavor-$kind-$form" all 3000
+            runs "torture, $flavor, $kind, $form" "$bin/torture-$flavor-$kind-$form" all "$rounds"
         done
         runs "torture, $flavor, $kind, dlopen" \
-            "$bin/host" "$bin/hog.so" "$bin/torture-$flavor-$kind.so" all 3000
+            "$bin/host" "$bin/hog.so" "$bin/torture-$flavor-$kind.so" all "$rounds"
         detects "torture, $flavor, $kind" 11 env LD_PRELOAD="$bin/broken-$flavor.so" \
-            "$bin/torture-$flavor-$kind-pie" all 3000
+            "$bin/torture-$flavor-$kind-pie" all "$rounds"
     done
     for mode in sync call defer; do
-        runs "torture, $flavor, inline, $mode" "$bin/torture-$flavor-inline-pie" "$mode" 3000
+        runs "torture, $flavor, inline, $mode" "$bin/torture-$flavor-inline-pie" "$mode" "$rounds"
         detects "torture, $flavor, inline, $mode" 11 env LD_PRELOAD="$bin/broken-$flavor.so" \
-            "$bin/torture-$flavor-inline-pie" "$mode" 3000
+            "$bin/torture-$flavor-inline-pie" "$mode" "$rounds"
     done
-    [[ ! $ours ]] || runs "torture, $flavor, inline, poll" "$bin/torture-$flavor-inline-pie" poll 3000
+    [[ ! $ours ]] || runs "torture, $flavor, inline, poll" "$bin/torture-$flavor-inline-pie" poll "$rounds"
     detects "torture, $flavor, inline, poll" 11 env LD_PRELOAD="$bin/broken-$flavor.so" \
-        "$bin/torture-$flavor-inline-pie" poll 3000
+        "$bin/torture-$flavor-inline-pie" poll "$rounds"
     runs "torture, $flavor, Python" python3 -c '
 import ctypes, sys
 ctypes.CDLL(sys.argv[1]).hog_touch()
-sys.exit(ctypes.CDLL(sys.argv[2]).run(b"all", 3000))' "$bin/hog.so" "$bin/torture-$flavor-inline.so"
+sys.exit(ctypes.CDLL(sys.argv[2]).run(b"all", int(sys.argv[3])))' "$bin/hog.so" "$bin/torture-$flavor-inline.so" "$rounds"
 done
-runs "torture, late stores" "$bin/torture-delayed" all 3000
+runs "torture, late stores" "$bin/torture-delayed" all "$rounds"
 runs "torture, preload" env -u LD_LIBRARY_PATH LD_PRELOAD="$lib/liburcu-memb.so.8" \
-    "$bin/torture-memb-inline-fixed" all 3000
+    "$bin/torture-memb-inline-fixed" all "$rounds"
 runs mixed "$bin/mixed" ${ours:+one}
 detects mixed 11 env LD_PRELOAD="$bin/broken-memb.so" "$bin/mixed"
 
@@ -183,7 +184,7 @@ if [[ $ours ]]; then
     echo "-- the number wraps"
     for number in 4294967200 4294967295; do
         for program in torture-delayed torture-memb-inline-pie torture-memb-functions-fixed; do
-            runs "$program from $number" env STILLPOINT_URCU_FIRST_NUMBER="$number" "$bin/$program" sync 3000
+            runs "$program from $number" env STILLPOINT_URCU_FIRST_NUMBER="$number" "$bin/$program" sync "$rounds"
             [[ $program == *functions* ]] || grep --quiet -E "^number ($number|$((number - 1)))$" "$scratch/log" ||
                 fail "the number does not begin at $number"
         done
@@ -196,14 +197,14 @@ for error in 38 1; do
     for flavor in memb bp; do
         for kind in inline functions; do
             runs "torture, $flavor, $kind, error $error" \
-                "$bin/deny" "$error" "$bin/torture-$flavor-$kind-pie" all 3000
+                "$bin/deny" "$error" "$bin/torture-$flavor-$kind-pie" all "$rounds"
         done
         runs "api, $flavor, error $error" "$bin/deny" "$error" "$bin/api-$flavor-inline"
     done
 done
 # These have no use for it, so nothing is lost where it ends the process.
 for flavor in mb qsbr; do
-    runs "torture, $flavor, killed for it" "$bin/deny" kill "$bin/torture-$flavor-inline-pie" all 3000
+    runs "torture, $flavor, killed for it" "$bin/deny" kill "$bin/torture-$flavor-inline-pie" all "$rounds"
     runs "api, $flavor, killed for it" "$bin/deny" kill "$bin/api-$flavor-inline"
 done
 

@@ -52,10 +52,10 @@ fn value_that_its_owner_keeps_is_freed_by_the_worker() {
 /// The limits are far below what is protected.
 #[test]
 fn protected_values_do_not_throttle_writers() {
-    const HELD: usize = 2000;
+    const HELD: usize = if cfg!(miri) { 100 } else { 2000 };
     stillpoint::hazard::domain! { struct Own; }
     let _running = deadline();
-    Own.set_limits(Limits { count: 1000, bytes: 1 << 20 });
+    Own.set_limits(Limits { count: HELD as u64 / 2, bytes: (HELD as u64) << 9 });
     let values: Vec<_> = (0..HELD).map(|_| Rcu::new_in([1_u64; 128], Own)).collect();
     let mut pointers: Vec<_> = (0..HELD).map(|_| HazardPointer::new()).collect();
     let kept: Vec<_> =

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use stillpoint::Domain as _;
 use stillpoint::hazard::HazardPointer;
-use stillpoint::rcu::{Atomic, DeferOptions, Owned, Shared};
+use stillpoint::rcu::{Atomic, DeferOptions, Shared};
 
 use super::{Own, REMOVED, Set};
 
@@ -137,22 +137,23 @@ impl Set for SkipList {
         let mut pointers = pointers();
         let height = 1 + (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40).trailing_ones() as usize % LEVELS;
         let links_to_it = AtomicUsize::new(2);
-        let mut node = Owned::new(Node { key, height, links_to_it, next: Links::default() });
-        let address = &raw const *node;
+        let node = Box::new(Node { key, height, links_to_it, next: Links::default() });
+        // SAFETY: no other thread has the node, and then it counts this thread until the end.
+        let inserted: Shared<'_, Node> = unsafe { Shared::from_ptr(Box::into_raw(node)) };
+        let node = inserted.as_ref().expect("not null");
         loop {
-            let Position { links, current } = match self.find(key, &mut pointers) {
-                position if position.is_found(key) => return false,
-                position => position,
-            };
+            let position = self.find(key, &mut pointers);
+            if position.is_found(key) {
+                // SAFETY: no link leads to it.
+                drop(unsafe { inserted.into_owned() });
+                return false;
+            }
+            let Position { links, current } = position;
             node.next.iter().zip(current).take(height).for_each(|(next, current)| next.store(current));
-            match links[0].try_store(current[0], node) {
-                Ok(()) => break,
-                Err(back) => node = back,
+            if links[0].try_store(current[0], inserted).is_ok() {
+                break;
             }
         }
-        // SAFETY: it counts this thread until the end.
-        let inserted: Shared<'_, Node> = unsafe { Shared::from_ptr(address) };
-        let node = inserted.as_ref().expect("not null");
         'levels: for level in 1..height {
             loop {
                 let Position { links, current } = self.find(key, &mut pointers);
