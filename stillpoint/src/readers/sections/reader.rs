@@ -51,6 +51,9 @@ pub const EXITING: u32 = 8;
 const EXCHANGE_IS_FENCE: bool =
     cfg!(all(any(target_arch = "x86", target_arch = "x86_64"), not(any(miri, loom))));
 
+// The fast path has no such exchange, so its fence is only for systems where handlers may not use the library.
+const _: () = assert!(!FAST_PATH_IS_FENCED || cfg!(stillpoint_portable));
+
 /// No handler that reads may come between the store and the fence of the outermost section: the two are one instruction,
 /// or handlers may not use the library.
 const NESTS_WITHOUT_FENCE: bool = EXCHANGE_IS_FENCE || cfg!(any(stillpoint_portable, miri));
