@@ -86,7 +86,9 @@ try() {
     # In a subshell, which writes the message about a crash to the log.
     (timeout $((limit + 5)) "$torture" "$2" --seconds "$limit" --mutant "$1"; exit $?) >"$log" 2>&1 || status=$?
     took=$(awk -v s="$start" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.2f", e - s }')
-    found=$(sed -nE 's/^torture [a-z]+: FAILED \(([a-z]+)\).*/\1/p' "$log")
+    # The first: several threads may see the same violation before the process ends.
+    failed=$(grep -m 1 -E '^torture [a-z]+: FAILED \([a-z]+\), ' "$log" || true)
+    found=$(sed -nE 's/^.* FAILED \(([a-z]+)\), .*/\1/p' <<<"$failed")
     if [[ -z $found ]] && ((status == 101 || status >= 128)); then found=crash; fi
     if [[ -z $found ]] && ((status == 1)); then found=other; fi
     return 0
@@ -168,7 +170,7 @@ while read -r mutant part kinds; do
             try "$mutant" "$part"
             if [[ -n $found && ", $kinds," == *", $found,"* ]]; then
                 times+=("$took")
-                what=$(sed -nE 's/^torture [a-z]+: FAILED \([a-z]+\), //p' "$log")
+                what=${failed#*FAILED (*), }
                 continue 2
             fi
             [[ -z $found ]] || wrong+=("$found")
