@@ -15,8 +15,8 @@ torture=${CARGO_TARGET_DIR:-target}/release/torture
 export CARGO_PROFILE_RELEASE_LTO=off # faster builds; nothing is measured here
 suite=(cargo test --release --package stillpoint --locked --target-dir target/fallback --features signal-fence)
 fenced=(arc fork fuzz hazard lock rcu rcu_allocator srcu stall)
-others=()
-[[ ${1-} != all ]] || others=(--lib --test fence --test percpu --test qsbr)
+others=(--lib)
+[[ ${1-} != all ]] || others+=(--test fence --test percpu --test qsbr)
 build "${suite[@]}" "${others[@]}" "${fenced[@]/#/--test=}"
 
 # passes "NAME FILTER...": the test program passes, in the folder in which cargo would run it.
@@ -51,6 +51,8 @@ fi
 for backend in seqcst signal; do
     echo "-- STILLPOINT_FENCE=$backend"
     STILLPOINT_FENCE=$backend run "${fenced[@]}"
+    # Handlers at each instruction of the paths that these backends take.
+    STILLPOINT_FENCE=$backend passes 'stillpoint rcu::tests::'
 done
 
 for errno in ENOSYS EPERM; do

@@ -212,7 +212,7 @@ impl Default for HazardState {
 pub struct ThreadState {
     pub(crate) registration: Registration,
     /// The thread's queue, while it is registered.
-    queue: Cell<Option<&'static Queue>>,
+    pub(crate) queue: Cell<Option<&'static Queue>>,
     /// The thread has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
     #[cfg(feature = "epoch")]
@@ -353,10 +353,10 @@ pub(crate) fn leave_if_ended<D: StaticDomain>() {
     D::with_thread_state(|local| {
         if !local.has_handle.get() {
             let registry = shared.readers().registry();
-            local.registration.leave_if_ended(registry, |reader| {
+            while local.registration.leave_if_ended(registry, |reader| {
                 local.queue.set(None);
                 shared.core.callbacks.report(registry.attached_to(reader));
-            });
+            }) {}
         }
     });
 }

@@ -144,6 +144,12 @@ pub(crate) fn fast_path_suffices() -> bool {
     FAST_PATH_IS_FENCED || light_is_compiler_fence()
 }
 
+/// [`light`] where that is a full fence: see [`light_is_full_fence`].
+#[inline(always)]
+pub(crate) fn light_full() {
+    fence(SeqCst);
+}
+
 /// [`light`] in code that runs on [`Backend::Membarrier`] only, or calls [`light`] too.
 #[inline(always)]
 pub(crate) fn light_compiler_only() {

@@ -70,10 +70,13 @@ pub unsafe fn register_thread(words: NonNull<ThreadWords>) -> Result<(), &'stati
 /// As for [`register_thread`].
 #[track_caller]
 pub unsafe fn register_outside(words: NonNull<ThreadWords>) -> Result<(), &'static str> {
+    // A signal handler whose section ends meanwhile does not release the reader.
+    let stays = KeepReader::<Global>::if_ended();
     // SAFETY: the caller's contract.
-    unsafe { register_thread(words) }?;
+    let registered = unsafe { register_thread(words) };
+    drop(stays);
     leave_if_ended::<Global>();
-    Ok(())
+    registered
 }
 
 /// Begins a section of [`Global`], where the fast path does not.

@@ -46,7 +46,7 @@ pub unsafe trait RcuDomain: StaticDomain<Section = Guard<Self>> {
         let guard = if registration::enter_or_nest(reader, Self::shared().readers().counter()) {
             Guard::new(reader)
         } else {
-            enter_slow()
+            enter_slow(Location::caller())
         };
         #[cfg(feature = "section-locations")]
         guard.reader.section_begun_at(Location::caller());
@@ -56,7 +56,10 @@ pub unsafe trait RcuDomain: StaticDomain<Section = Guard<Self>> {
     /// Registers the calling thread now: see [`rcu::register`](super::register).
     #[track_caller]
     fn register() {
+        // A signal handler whose section ends meanwhile does not release the reader.
+        let stays = KeepReader::<Self>::if_ended();
         own_reader::<Self>();
+        drop(stays);
         leave_if_ended::<Self>();
     }
 
@@ -168,21 +171,27 @@ impl<D: RcuDomain> EnterSection for D {
     }
 }
 
-/// Begins a section in a thread that is not registered, is idle, or whose light fence is a real fence.
+/// Begins a section in a thread that does not take the fast path.
+///
+/// With full fences, all sections begin here. It calls nothing where they do, and so saves no registers. It is compiled
+/// to the same instructions without `#[cold]`, which keeps it out of its callers' way.
 #[cold]
 #[inline(never)]
-#[track_caller]
-fn enter_slow<D: RcuDomain>() -> Guard<D> {
-    enter_at(Location::caller())
-}
-
-/// A cold function would be optimized for size, but all sections begin here without `membarrier`.
-#[inline(never)]
-fn enter_at<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
+fn enter_slow<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
     #[cfg(feature = "epoch")]
     if D::COLLECTS_ON_ENTRY {
         crate::domain::entry::before_section::<D>();
     }
+    let counter = D::shared().readers().counter();
+    match D::with_thread_state(|local| local.registration.enter_with_full_fence(counter)) {
+        Some(reader) => Guard::new(reader),
+        None => enter_registered(site),
+    }
+}
+
+/// [`enter_slow`] in a thread that does not begin sections with a full fence, as with the fence backend `signal`.
+#[inline(never)]
+fn enter_registered<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
     let counter = D::shared().readers().counter();
     match D::with_thread_state(|local| local.registration.enter_fenced(counter)) {
         Some(reader) => Guard::new(reader),

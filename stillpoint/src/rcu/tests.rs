@@ -27,7 +27,7 @@ const TRAP: i64 = 1 << 8;
 /// would take minutes: there it is each 73rd.
 const STRIDE: usize = if cfg!(debug_assertions) { 73 } else { 1 };
 /// Only so many instructions of a region are interrupted.
-const LIMIT: usize = if cfg!(debug_assertions) { 3000 } else { 300 };
+const LIMIT: usize = if cfg!(debug_assertions) { 3000 } else { 400 };
 
 /// Serializes the tests: all use `SIGTRAP`.
 static ONE: Mutex<()> = Mutex::new(());
@@ -87,23 +87,20 @@ fn interrupted(at: usize, handler: fn(), region: fn()) -> bool {
     TRAPS.get() > at
 }
 
-/// Checks that a thread inside a section has an active reader, and so has one that enters by the fast path.
+/// Checks that a thread inside a section has an active reader, that one that enters by the fast path has one too, and has
+/// not ended, and that the queue is the reader's.
 fn check() {
-    let (is_fast, is_active, is_inside) = Own::with_thread_state(|local| {
-        // An ended thread that releases its reader enters by `fast` for a moment more.
-        let reader = local.registration.reader().unwrap_or(local.registration.fast());
-        if ptr::eq(reader, unregistered()) {
-            return (false, false, false);
-        }
-        let is_active = Own::shared().readers().registry().is_active(reader);
-        let is_fast = ptr::eq(local.registration.fast(), reader) || ptr::eq(COPY.get(), reader);
-        (is_fast, is_active, reader.in_read_section())
+    let wrong = Own::with_thread_state(|local| {
+        let registration = &local.registration;
+        let paths = [registration.fast(), registration.fenced(), COPY.get()];
+        let is_fast = paths.iter().any(|&reader| !ptr::eq(reader, unregistered()));
+        let reader = registration.reader();
+        let is_active = reader.is_some_and(|reader| Own::shared().readers().registry().is_active(reader));
+        let is_inside = reader.is_some_and(Reader::in_read_section);
+        [is_inside && !is_active, is_fast && !is_active, is_fast && registration.has_ended()]
     });
-    if is_inside && !is_active {
-        WRONG.fetch_or(1, Relaxed);
-    }
-    if is_fast && !is_active {
-        WRONG.fetch_or(2, Relaxed);
+    for (bit, _) in wrong.iter().enumerate().filter(|&(_, &is_wrong)| is_wrong) {
+        WRONG.fetch_or(1 << bit, Relaxed);
     }
 }
 
@@ -230,19 +227,28 @@ fn handlers_may_read_where_destructors_keep_guards() {
     assert_ne!(KEPT.swap(0, Relaxed), 0);
 }
 
-/// Refutes: released-while-it-enters
-#[test]
-fn handlers_may_read_while_an_ended_thread_enters() {
+/// As the destructors of a thread do. Later sections register the thread again, and release the reader.
+fn end() {
+    Own::with_thread_state(|local| local.registration.end());
+    leave_if_ended::<Own>();
+}
+
+/// Interrupts `region` of a thread, after `prepare`, by a section: once at each instruction.
+fn check_ended(prepare: fn(), region: fn()) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _running = deadline();
     install();
     for at in (0..).step_by(STRIDE) {
         let is_interrupted = move || {
             Own::register();
-            // As its destructors do. Later sections register the thread again, and release the reader.
-            Own::with_thread_state(|local| local.registration.end());
-            leave_if_ended::<Own>();
-            interrupted(at, read, read)
+            prepare();
+            let is_interrupted = interrupted(at, read_once, region);
+            check();
+            let is_released = Own::with_thread_state(|local| {
+                local.registration.reader().is_none() && local.queue.get().is_none()
+            });
+            assert!(is_released, "at instruction {at}");
+            is_interrupted
         };
         let is_interrupted = thread::spawn(is_interrupted).join().expect("no panic");
         assert_eq!(WRONG.load(Relaxed), 0, "at instruction {at}");
@@ -250,4 +256,22 @@ fn handlers_may_read_while_an_ended_thread_enters() {
             return;
         }
     }
+}
+
+/// Refutes: released-while-it-enters
+#[test]
+fn handlers_may_read_while_an_ended_thread_enters() {
+    check_ended(end, read);
+}
+
+/// Refutes: released-while-it-registers
+#[test]
+fn handlers_may_read_while_an_ended_thread_registers() {
+    check_ended(end, Own::register);
+}
+
+/// Refutes: fast-while-ended
+#[test]
+fn handlers_may_read_while_a_thread_ends() {
+    check_ended(|| (), end);
 }

@@ -73,6 +73,9 @@ impl Thread<'_> {
         if registration::enter_or_nest(reader, threads.counter()) {
             return reader;
         }
+        if let Some(reader) = self.registration.enter_with_full_fence(threads.counter()) {
+            return reader;
+        }
         let reader = self.registration.reader().unwrap_or_else(|| self.register());
         self.registration.enter_registered(threads.registry(), reader, threads.counter());
         reader
@@ -230,13 +233,12 @@ fn value_outlives_the_section_before_the_thread_is_idle() {
     });
 }
 
-/// Refutes: idle-reader-stays-inactive
-#[test]
-fn value_outlives_the_section_that_ends_idleness() {
-    check(0, 2, || {
+/// A thread hints that it is idle, and then reads, beside an update.
+fn check_section_that_ends_idleness(light_is_free: bool) {
+    check(0, 2, move || {
         let domain = Domain::new();
-        let t = spawn(&domain, 0, |domain| {
-            let thread = domain.thread(true);
+        let t = spawn(&domain, 0, move |domain| {
+            let thread = domain.thread(light_is_free);
             thread.register();
             thread.hint_idle();
             domain.ready.store(1, Relaxed);
@@ -246,6 +248,18 @@ fn value_outlives_the_section_that_ends_idleness() {
         domain.update();
         t.join().unwrap();
     });
+}
+
+/// Refutes: idle-reader-stays-inactive
+#[test]
+fn value_outlives_the_section_that_ends_idleness() {
+    check_section_that_ends_idleness(true);
+}
+
+/// Refutes: fenced-while-idle
+#[test]
+fn value_outlives_the_section_that_ends_idleness_by_the_slow_way() {
+    check_section_that_ends_idleness(false);
 }
 
 #[test]

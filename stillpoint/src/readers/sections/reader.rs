@@ -23,13 +23,13 @@
 //! here: it finds `gp_seen` 0 and leaves it 0, or finds it non-zero and restores `nesting`. If it interrupts the owner
 //! between the end of the outermost section and the check of `exit_flags`, the handler takes the slow path in the
 //! owner's place. If it interrupts the owner between the store and a full fence, its own section needs one, though it is
-//! nested: see [`Reader::enter_fenced`].
+//! nested: see [`Reader::enter_with_full_fence`].
 
 use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use crate::fence::{FAST_PATH_IS_FENCED, light, light_compiler_only, light_is_full_fence};
+use crate::fence::{FAST_PATH_IS_FENCED, light, light_compiler_only, light_full, light_is_full_fence};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// A grace period sleeps until this reader has left.
@@ -147,34 +147,41 @@ impl Reader {
     }
 
     /// Begins a section, or one inside another, with the light fence of any backend.
+    #[inline(always)]
+    pub fn enter_fenced(&self, counter: &AtomicU64) {
+        if light_is_full_fence() {
+            return self.enter_with_full_fence(counter);
+        }
+        // Relaxed: see `try_enter`.
+        if self.gp_seen.load(Relaxed) == 0 {
+            self.begin(counter.load(Relaxed));
+        } else {
+            self.nest();
+        }
+        light();
+    }
+
+    /// [`enter_fenced`](Self::enter_fenced) where the light fence is a full one.
     ///
     /// A section inside another needs no fence of its own, if that of the outermost is complete: it orders all that the
     /// thread does later. Only a handler may come between the store and the fence (see [`NESTS_WITHOUT_FENCE`]).
     #[inline(always)]
-    pub fn enter_fenced(&self, counter: &AtomicU64) {
+    pub fn enter_with_full_fence(&self, counter: &AtomicU64) {
         // Relaxed: see `try_enter`.
-        if self.gp_seen.load(Relaxed) == 0 {
-            self.begin_fenced(counter.load(Relaxed));
-            return;
-        }
-        self.nest();
-        if !NESTS_WITHOUT_FENCE {
-            light();
-        }
-    }
-
-    /// [`begin`](Self::begin) with the light fence of any backend.
-    #[inline(always)]
-    fn begin_fenced(&self, counter: u64) {
-        if EXCHANGE_IS_FENCE && light_is_full_fence() {
+        if self.gp_seen.load(Relaxed) != 0 {
+            self.nest();
+            if !NESTS_WITHOUT_FENCE {
+                light_full();
+            }
+        } else if EXCHANGE_IS_FENCE {
             // Store and fence in one instruction, which no handler splits. SeqCst: nothing of the section comes before
             // the store; pairs with heavy fence A. The language does not promise that of an exchange, but x86 does, and
             // the compiler fence is for the compiler.
-            self.gp_seen.swap(counter, SeqCst);
+            self.gp_seen.swap(counter.load(Relaxed), SeqCst);
             light_compiler_only();
         } else {
-            self.begin(counter);
-            light();
+            self.begin(counter.load(Relaxed));
+            light_full();
         }
     }
 

@@ -8,7 +8,10 @@
 //! |---|---|---|
 //! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
 //! | its own | the same | enters by the fast path; its reader is active |
-//! | its own | [`unregistered`] | enters by the slow path: the fast path has no light fence that suffices, or the thread is *idle*, or *diverted* |
+//! | its own | [`unregistered`] | enters by the slow path: the fast path has no light fence that suffices, or the thread is *idle*, or *diverted*, or its destructors run |
+//!
+//! Where light fences are full ones, and the fast path has none, `fenced` is what `fast` is elsewhere. It is changed
+//! with `fast`, before the compiler fence that follows; below, the fast path stands for both.
 //!
 //! # Idle threads
 //!
@@ -58,7 +61,7 @@
 //!    handler that comes there does the same: it is nested, makes the reader active, and sets `fast`.
 //! 4. *A thread that is not idle has an active reader.* The entry clears `idle` after `set_active`. A handler that
 //!    comes before finds `idle`, and calls `set_active` itself.
-//! 5. *The owner does not call `hint_idle` between its load of `fast` and its entry*: none of the program's code runs
+//! 5. *The owner does not call `hint_idle` between its load of `fast` or `fenced` and its entry*: none of the program's code runs
 //!    there but signal handlers, which must not call it.
 //!
 //! In the child of a fork the thread that forked keeps its reader and its bit; all other bits are cleared. A fork in a
@@ -87,17 +90,19 @@ use super::reader::{EXITING, Owner, Reader};
 use super::registry::Registry;
 #[cfg(not(loom))]
 use crate::fence::FAST_PATH_IS_FENCED;
-use crate::fence::{fast_path_suffices, light};
+use crate::fence::{fast_path_suffices, light, light_is_full_fence};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Registration {
     /// This thread's reader, if the fast path has the light fence that it needs, and the thread is neither idle nor
-    /// diverted; else [`unregistered`].
+    /// diverted, and has not run its destructors; else [`unregistered`].
     ///
     /// A pointer, because constants of Rust 1.85 contain no references to atomics.
     fast: Cell<NonNull<Reader>>,
+    /// The same where the fast path does not suffice, but a full fence is what it lacks.
+    fenced: Cell<NonNull<Reader>>,
     /// This thread's reader.
     reader: Cell<Option<&'static Reader>>,
     /// The destructor has run, and may not run again: [`leave_if_ended`](Self::leave_if_ended) releases later readers.
@@ -154,6 +159,7 @@ impl Registration {
         pub fn new() -> Self {
             Self {
                 fast: Cell::new(pointer_to(unregistered())),
+                fenced: Cell::new(pointer_to(unregistered())),
                 reader: Cell::new(None),
                 has_ended: Cell::new(false),
                 stays: Cell::new(false),
@@ -181,8 +187,21 @@ impl Registration {
         unsafe { copy.as_ref() }.set(copied(self.fast()));
     }
 
+    /// Sets by which path the thread enters, which has an active reader. `fast`: by the fast path, while it lives.
+    fn set_entry(&self, reader: &'static Reader, fast: bool) {
+        if self.has_ended.get() {
+            return;
+        }
+        self.set_fast(if fast { reader } else { unregistered() });
+        if !fast && light_is_full_fence() {
+            self.fenced.set(pointer_to(reader));
+        }
+    }
+
+    /// Clears `fenced` too.
     fn set_fast(&self, reader: &'static Reader) {
         self.fast.set(pointer_to(reader));
+        step!("fenced-while-idle", self.fenced.set(pointer_to(unregistered())));
         #[cfg(not(loom))]
         if let Some(copy) = self.copy.get() {
             // SAFETY: the contract of `copy_fast_to`.
@@ -201,6 +220,12 @@ impl Registration {
     pub fn fast(&self) -> &'static Reader {
         // SAFETY: `set_fast` and `new` store static references.
         unsafe { self.fast.get().as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn fenced(&self) -> &'static Reader {
+        // SAFETY: as above; `set_entry` stores one too.
+        unsafe { self.fenced.get().as_ref() }
     }
 
     /// Registers the thread, which becomes `owner`.
@@ -233,7 +258,7 @@ impl Registration {
         // The registry has made the reader active.
         self.idle.set(false);
         self.reader.set(Some(reader));
-        self.set_fast(if fast { reader } else { unregistered() });
+        self.set_entry(reader, fast);
         Ok(reader)
     }
 
@@ -243,7 +268,7 @@ impl Registration {
         // It may have been idle.
         registry.set_active(reader);
         self.reader.set(Some(reader));
-        self.set_fast(if fast { reader } else { unregistered() });
+        self.set_entry(reader, fast);
     }
 
     /// Makes the reader inactive until the thread enters its next section. Does nothing inside a section. Not for
@@ -278,9 +303,21 @@ impl Registration {
     #[cfg(any(feature = "epoch", loom))]
     pub fn take_diverted(&self) {
         self.diverted.set(false);
-        if let Some(reader) = self.reader.get().filter(|_| !self.idle.get() && fast_path_suffices()) {
-            self.set_fast(reader);
+        if let Some(reader) = self.reader.get().filter(|_| !self.idle.get()) {
+            self.set_entry(reader, fast_path_suffices());
         }
+    }
+
+    /// Begins a section by `fenced`. Returns the thread's reader. Returns `None`, without an effect, if that is
+    /// [`unregistered`].
+    #[inline(always)]
+    pub fn enter_with_full_fence(&self, counter: &AtomicU64) -> Option<&'static Reader> {
+        let reader = self.fenced();
+        if ptr::eq(reader, unregistered()) {
+            return None;
+        }
+        reader.enter_with_full_fence(counter);
+        Some(reader)
     }
 
     /// Begins a section with the light fence of any backend. Returns the thread's reader. Returns `None`, without an
@@ -302,9 +339,7 @@ impl Registration {
             light();
             if !self.going_idle.get() {
                 self.idle.set(false);
-                if fast_path_suffices() {
-                    self.set_fast(reader);
-                }
+                self.set_entry(reader, fast_path_suffices());
             }
         }
     }
@@ -312,6 +347,10 @@ impl Registration {
     /// The thread exits. The caller then calls [`leave_if_ended`](Self::leave_if_ended), as does the end of its last
     /// section.
     pub fn end(&self) {
+        // First, and for good: on these paths nothing keeps the reader while the thread enters, and from now on each end
+        // of a handler's section may release it.
+        self.set_fast(unregistered());
+        compiler_fence(SeqCst);
         // Destructors that still run, and read, register the thread again.
         self.has_ended.set(true);
         if let Some(reader) = self.reader.get() {
@@ -332,22 +371,29 @@ impl Registration {
 
     /// Releases the reader of a thread whose destructor has run, if it is outside and its queue is not in use. Calls
     /// `before` with it first.
-    pub fn leave_if_ended<A: Default + 'static>(&self, registry: &Registry<A>, before: impl FnOnce(&Reader)) {
-        // A signal handler that reads here finds that the reader stays, and does not release it too.
-        if !self.has_ended.get() || self.stays.replace(true) {
-            return;
+    ///
+    /// Returns `true` if the caller must call this again: a handler may have registered the thread meanwhile, and has left
+    /// the release to it.
+    pub fn leave_if_ended<A: Default + 'static>(
+        &self,
+        registry: &Registry<A>,
+        before: impl FnOnce(&Reader),
+    ) -> bool {
+        let outside = || self.reader.get().filter(|reader| !reader.in_read_section());
+        // A signal handler that reads from here on finds that the reader stays, and does not release it too.
+        if !self.has_ended.get() || outside().is_none() || self.stays.replace(true) {
+            return false;
         }
         compiler_fence(SeqCst);
-        if let Some(reader) = self.reader.get().filter(|reader| !reader.in_read_section()) {
-            step!("reader-kept-at-exit", {
-                self.reader.set(None);
-                self.set_fast(unregistered());
-            });
+        // Unless a handler has released it before.
+        if let Some(reader) = outside() {
+            step!("reader-kept-at-exit", self.reader.set(None));
             before(reader);
             registry.release(reader);
         }
         compiler_fence(SeqCst);
         self.stays.set(false);
+        true
     }
 }
 
