@@ -97,7 +97,7 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
         let threads = if number % 2 == 0 { 2 + number / 2 % 3 } else { args.threads.get() };
         let writes = [1, 64, 8, 128][number / 2 % 4];
         let Count { reads, writes, timed_out } = if number % 4 == 0 && cpus.len() > 1 {
-            let tight = Tight { far: &far, reads: AtomicU64::new(0) };
+            let tight = Tight { far: &far, reads: AtomicU64::new(0), next: AtomicU64::new(0) };
             interval(2, TIGHT, |thread, stop| tight.run(thread == 0, cpus[thread], stop))?
         } else {
             interval(threads, INTERVAL, |_, stop| {
@@ -125,6 +125,8 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
 struct Tight<'a> {
     far: &'a Far,
     reads: AtomicU64,
+    /// The number of reads after which the writer writes.
+    next: AtomicU64,
 }
 
 impl Tight<'_> {
@@ -141,12 +143,16 @@ impl Tight<'_> {
         count
     }
 
-    /// Reads. Stores before that fill the store buffer, so that the read is counted late.
+    /// Reads: for a short time, and when the writer is about to write, for a long one, after stores that fill the store
+    /// buffer, so that the read is counted late.
     fn read(&self, count: &mut Count) {
-        self.far.store(fastrand::u8(8..48));
+        let is_long = count.reads >= self.next.load(Relaxed);
+        if is_long {
+            self.far.store(fastrand::u8(8..48));
+        }
         let guard = LOCK.read();
         let before = guard.first.load(Relaxed);
-        for _ in 0..fastrand::u16(..512) {
+        for _ in 0..if is_long { fastrand::u16(..512) } else { 1 } {
             let now = guard.first.load(Relaxed);
             if now != before {
                 fail(NAME, Kind::Exclusion, &format!("a read began at {before} and saw {now}"));
@@ -160,12 +166,15 @@ impl Tight<'_> {
     /// Writes once after so many reads that the lock is ready for many.
     fn write(&self, count: &mut Count, stop: &AtomicBool) {
         let next = self.reads.load(Relaxed) + [1_200, 2_000, 5_000][fastrand::usize(..3)];
+        self.next.store(next, Relaxed);
         while self.reads.load(Relaxed) < next {
             if stop.load(Relaxed) {
                 return;
             }
             hint::spin_loop();
         }
+        // At any moment of a read.
+        (0..fastrand::u16(..512)).for_each(|_| hint::spin_loop());
         let guard = LOCK.write();
         guard.write();
         count.writes += 1;
