@@ -14,7 +14,8 @@
 //! The worker runs what threads leave.
 
 use super::due::Work;
-use super::static_domain::{StaticDomain, leave_if_ended, queue_of, registered_reader, while_it_stays};
+use super::static_domain::StaticDomain;
+use super::thread::{queue_of, registered_reader, while_it_stays};
 use crate::readers::sections::reader::Reader;
 use crate::reclaim::queue::{PushAction, STEP};
 use crate::reclaim::running;
@@ -54,7 +55,6 @@ fn do_what_is_due<D: StaticDomain>() {
             callbacks.act(PushAction::Flush, queue, &D::INSTANCE);
         }
     });
-    leave_if_ended::<D>();
 }
 
 /// At the end of the outermost section of `reader`, the calling thread's: the grace period of a [`flush`]. Runs nothing.

@@ -6,7 +6,8 @@ use core::marker::PhantomData;
 use core::panic::Location;
 
 use crate::Domain as _;
-use crate::domain::static_domain::{StaticDomain, leave_if_ended, queue_of, register, registered_reader};
+use crate::domain::static_domain::StaticDomain;
+use crate::domain::thread::{leave_if_ended, queue_of, register, registered_reader};
 use crate::pointer::shared::sealed::ReadSection;
 use crate::readers::sections::reader::{Owner, Reader};
 use crate::reclaim::domain::{RawDomain as _, assert_outside_hook};

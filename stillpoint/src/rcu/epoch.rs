@@ -6,7 +6,7 @@
 use super::{Guard, Limits, RcuDomain};
 use crate::Domain;
 use crate::domain::entry;
-use crate::domain::static_domain::registered_reader;
+use crate::domain::thread::registered_reader;
 
 /// Defines a domain as [`domain!`](crate::domain) does, but threads run what is deferred when they begin a section, and
 /// nowhere else.

@@ -10,9 +10,8 @@ use core::{fmt, mem};
 
 use super::{Global, GracePeriod, Guard};
 use crate::Domain;
-use crate::domain::static_domain::{
-    KeepReader, StaticDomain as _, leave_if_ended, register, registered_reader,
-};
+use crate::domain::static_domain::StaticDomain as _;
+use crate::domain::thread::{KeepReader, register, registered_reader};
 use crate::grace_period::engine::GpCookie;
 use crate::grace_period::stall;
 use crate::readers::sections::reader::Reader;
@@ -71,12 +70,9 @@ pub unsafe fn register_thread(words: NonNull<ThreadWords>) -> Result<(), &'stati
 #[track_caller]
 pub unsafe fn register_outside(words: NonNull<ThreadWords>) -> Result<(), &'static str> {
     // A signal handler whose section ends meanwhile does not release the reader.
-    let stays = KeepReader::<Global>::if_ended();
+    let _stays = KeepReader::<Global>::if_ended();
     // SAFETY: the caller's contract.
-    let registered = unsafe { register_thread(words) };
-    drop(stays);
-    leave_if_ended::<Global>();
-    registered
+    unsafe { register_thread(words) }
 }
 
 /// Begins a section of [`Global`], where the fast path does not.

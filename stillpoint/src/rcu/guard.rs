@@ -6,9 +6,10 @@ use core::panic::Location;
 use core::ptr;
 
 use crate::EnterSection;
-use crate::domain::static_domain::{
-    KeepReader, StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, reader_registered_at,
-    registered_reader, while_it_stays,
+use crate::domain::static_domain::StaticDomain;
+use crate::domain::thread::{
+    KeepReader, in_read_section, own_reader, queue_of, reader_registered_at, registered_reader,
+    while_it_stays,
 };
 use crate::pointer::shared::sealed::ReadSection;
 use crate::readers::sections::reader::{ExitPath, Reader};
@@ -57,17 +58,14 @@ pub unsafe trait RcuDomain: StaticDomain<Section = Guard<Self>> {
     #[track_caller]
     fn register() {
         // A signal handler whose section ends meanwhile does not release the reader.
-        let stays = KeepReader::<Self>::if_ended();
+        let _stays = KeepReader::<Self>::if_ended();
         own_reader::<Self>();
-        drop(stays);
-        leave_if_ended::<Self>();
     }
 
     /// Hints that the calling thread will not read for a while: see [`rcu::hint_idle`](super::hint_idle).
     fn hint_idle() {
         let registry = Self::shared().readers().registry();
         while_it_stays::<Self, _>(|| Self::with_thread_state(|local| local.registration.hint_idle(registry)));
-        leave_if_ended::<Self>();
     }
 
     /// Returns `true` inside a read-side critical section.
@@ -223,7 +221,7 @@ fn enter_with<D: RcuDomain>(reader: &'static Reader) {
 pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
     let stays = KeepReader::<D>::if_ended();
     if stays.is_some() && !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
-        // A signal handler has done the rest, and released the reader.
+        // A signal handler has done the rest, and released the reader; another one may have left one to `stays`.
         return;
     }
     D::shared().readers().exit_slow(reader);
@@ -235,10 +233,6 @@ pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
         // The thread keeps the reader until then.
         let callbacks = &D::shared().core.callbacks;
         while_it_stays::<D, _>(|| callbacks.act(PushAction::Flush, queue_of::<D>(reader), &D::INSTANCE));
-    }
-    if stays.is_some() {
-        drop(stays);
-        leave_if_ended::<D>();
     }
 }
 

@@ -13,7 +13,8 @@ use std::{io, mem, ptr, thread};
 
 use super::{DeferOptions, Guard};
 use crate::Domain as _;
-use crate::domain::static_domain::{StaticDomain as _, leave_if_ended};
+use crate::domain::static_domain::StaticDomain as _;
+use crate::domain::thread::leave_if_ended;
 use crate::readers::sections::reader::Reader;
 use crate::readers::sections::registration::unregistered;
 use support::deadline::deadline;
@@ -27,7 +28,7 @@ const TRAP: i64 = 1 << 8;
 /// would take minutes: there it is each 73rd.
 const STRIDE: usize = if cfg!(debug_assertions) { 73 } else { 1 };
 /// Only so many instructions of a region are interrupted.
-const LIMIT: usize = if cfg!(debug_assertions) { 3000 } else { 400 };
+const LIMIT: usize = if cfg!(debug_assertions) { 4000 } else { 400 };
 
 /// Serializes the tests: all use `SIGTRAP`.
 static ONE: Mutex<()> = Mutex::new(());
@@ -37,9 +38,9 @@ static WRONG: AtomicU32 = AtomicU32::new(0);
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of traps so far, that at which the handler reads, and the handler.
+    /// The number of traps so far, those at which the handler reads, and the handler.
     static TRAPS: Cell<usize> = const { Cell::new(0) };
-    static AT: Cell<usize> = const { Cell::new(usize::MAX) };
+    static AT: Cell<[usize; 2]> = const { Cell::new([usize::MAX; 2]) };
     static HANDLER: Cell<fn()> = const { Cell::new(|| ()) };
     /// Destructors keep a guard: on a tested thread, once it is prepared.
     static KEEPS_GUARDS: Cell<bool> = const { Cell::new(false) };
@@ -53,12 +54,15 @@ thread_local! {
 extern "C" fn on_trap(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     let traps = TRAPS.get();
     TRAPS.set(traps + 1);
-    if traps == AT.get() {
+    let at = AT.get();
+    if at.contains(&traps) {
+        HANDLER.get()();
+    }
+    if traps == at[1] {
         // SAFETY: the kernel passes the context of the interrupted thread.
         let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
         // The rest runs without traps.
         context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP;
-        HANDLER.get()();
     }
 }
 
@@ -72,23 +76,24 @@ fn install() {
     assert_eq!(failed, 0, "{}", io::Error::last_os_error());
 }
 
-/// Calls `region`, and `handler` after instruction number `at` of it. Returns `false` if there are fewer instructions.
+/// Calls `region`, and `handler` after instruction number `at` of it, and once more after `again` others, unless that is 0.
+/// Returns `false` if there are fewer instructions than `at`.
 #[inline(never)]
-fn interrupted(at: usize, handler: fn(), region: fn()) -> bool {
+fn interrupted(at: usize, again: usize, handler: fn(), region: fn()) -> bool {
     TRAPS.set(0);
-    AT.set(at);
+    AT.set([at, at + again]);
     HANDLER.set(handler);
     // SAFETY: the traps are handled.
     unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     region();
     // SAFETY: restores the flag.
     unsafe { asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
-    AT.set(usize::MAX);
+    AT.set([usize::MAX; 2]);
     TRAPS.get() > at
 }
 
-/// Checks that a thread inside a section has an active reader, that one that enters by the fast path has one too, and has
-/// not ended, and that the queue is the reader's.
+/// Checks that a thread inside a section has an active reader, that one that enters by the fast path has one too,
+/// which stays if the thread has ended.
 fn check() {
     let wrong = Own::with_thread_state(|local| {
         let registration = &local.registration;
@@ -97,7 +102,9 @@ fn check() {
         let reader = registration.reader();
         let is_active = reader.is_some_and(|reader| Own::shared().readers().registry().is_active(reader));
         let is_inside = reader.is_some_and(Reader::in_read_section);
-        [is_inside && !is_active, is_fast && !is_active, is_fast && registration.has_ended()]
+        let stays = registration.stays(true);
+        registration.stays(stays);
+        [is_inside && !is_active, is_fast && !is_active, is_fast && registration.has_ended() && !stays]
     });
     for (bit, _) in wrong.iter().enumerate().filter(|&(_, &is_wrong)| is_wrong) {
         WRONG.fetch_or(1 << bit, Relaxed);
@@ -174,7 +181,7 @@ fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
             });
             prepare();
             KEEPS_GUARDS.set(true);
-            let is_interrupted = interrupted(at, handler, region);
+            let is_interrupted = interrupted(at, 0, handler, region);
             check();
             drop(GUARD.take());
             check();
@@ -233,29 +240,37 @@ fn end() {
     leave_if_ended::<Own>();
 }
 
-/// Interrupts `region` of a thread, after `prepare`, by a section: once at each instruction.
-fn check_ended(prepare: fn(), region: fn()) {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let _running = deadline();
-    install();
+/// Interrupts `region` of a thread, after `prepare`, by a section: once at each instruction, or twice, the second time
+/// `again` instructions later.
+fn check_ended_again(again: usize, prepare: fn(), region: fn()) {
     for at in (0..).step_by(STRIDE) {
         let is_interrupted = move || {
             Own::register();
             prepare();
-            let is_interrupted = interrupted(at, read_once, region);
+            let is_interrupted = interrupted(at, again, read_once, region);
             check();
             let is_released = Own::with_thread_state(|local| {
                 local.registration.reader().is_none() && local.queue.get().is_none()
             });
-            assert!(is_released, "at instruction {at}");
+            assert!(is_released, "at instruction {at}, and {again} later");
             is_interrupted
         };
         let is_interrupted = thread::spawn(is_interrupted).join().expect("no panic");
-        assert_eq!(WRONG.load(Relaxed), 0, "at instruction {at}");
+        assert_eq!(WRONG.load(Relaxed), 0, "at instruction {at}, and {again} later");
         if !is_interrupted {
-            return;
+            break;
         }
     }
+    // A thread has two for a moment, if a handler registers it too.
+    let readers = Own::shared().readers().registry().len();
+    assert!(readers <= 4, "{readers} readers: one was lost for each thread");
+}
+
+fn check_ended(prepare: fn(), region: fn()) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _running = deadline();
+    install();
+    check_ended_again(0, prepare, region);
 }
 
 /// Refutes: released-while-it-enters
@@ -264,14 +279,35 @@ fn handlers_may_read_while_an_ended_thread_enters() {
     check_ended(end, read);
 }
 
-/// Refutes: released-while-it-registers
+/// Refutes: released-while-it-registers, registered-twice
 #[test]
 fn handlers_may_read_while_an_ended_thread_registers() {
     check_ended(end, Own::register);
 }
 
-/// Refutes: fast-while-ended
+/// Refutes: released-while-it-ends
 #[test]
 fn handlers_may_read_while_a_thread_ends() {
     check_ended(|| (), end);
+}
+
+/// Refutes: ended-after-fast
+#[test]
+fn handlers_may_read_while_an_idle_thread_ends() {
+    check_ended(Own::hint_idle, end);
+}
+
+/// Refutes: reader-left-by-a-handler
+#[test]
+fn handlers_may_read_while_an_ended_thread_drops_its_last_guard() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _running = deadline();
+    install();
+    let prepare = || {
+        GUARD.set(Some(Own::enter()));
+        end();
+    };
+    for again in (0..60).step_by(STRIDE.max(8)) {
+        check_ended_again(again, prepare, || drop(GUARD.take()));
+    }
 }

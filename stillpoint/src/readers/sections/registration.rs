@@ -84,7 +84,7 @@
 use core::cell::Cell;
 use core::ptr;
 use core::ptr::NonNull;
-use core::sync::atomic::compiler_fence;
+use core::sync::atomic::{AtomicPtr, compiler_fence};
 
 use super::reader::{EXITING, Owner, Reader};
 use super::registry::Registry;
@@ -103,8 +103,8 @@ pub struct Registration {
     fast: Cell<NonNull<Reader>>,
     /// The same where the fast path does not suffice, but a full fence is what it lacks.
     fenced: Cell<NonNull<Reader>>,
-    /// This thread's reader.
-    reader: Cell<Option<&'static Reader>>,
+    /// This thread's reader, or null. An atomic, because no handler may come between check and store when it is registered.
+    reader: AtomicPtr<Reader>,
     /// The destructor has run, and may not run again: [`leave_if_ended`](Self::leave_if_ended) releases later readers.
     has_ended: Cell<bool>,
     /// The reader may not be released yet: its queue is in use, or a section is about to begin.
@@ -160,7 +160,7 @@ impl Registration {
             Self {
                 fast: Cell::new(pointer_to(unregistered())),
                 fenced: Cell::new(pointer_to(unregistered())),
-                reader: Cell::new(None),
+                reader: AtomicPtr::new(ptr::null_mut()),
                 has_ended: Cell::new(false),
                 stays: Cell::new(false),
                 idle: Cell::new(false),
@@ -212,7 +212,8 @@ impl Registration {
     /// Returns the thread's reader, if it is registered.
     #[inline(always)]
     pub fn reader(&self) -> Option<&'static Reader> {
-        self.reader.get()
+        // SAFETY: null, or made of a static reference. Relaxed, here and below: only this thread accesses it.
+        unsafe { self.reader.load(Relaxed).as_ref() }
     }
 
     /// Returns the argument of [`enter_or_nest`].
@@ -240,24 +241,25 @@ impl Registration {
         arm: impl FnOnce(&'static Reader) -> bool,
     ) -> Result<&'static Reader, &'static str> {
         let Ok(reader) = registry.claim() else { return Err("out of memory") };
-        if let Some(reader_of_handler) = self.reader.get() {
-            // A signal handler has registered this thread since the check.
-            registry.release(reader);
-            return Ok(reader_of_handler);
-        }
-        if !arm(reader) {
-            registry.release(reader);
-            return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
-        }
         reader.set_owner(owner);
         // The flag is the previous owner's. A leader may set and withdraw `WAKE_ON_EXIT` at any time, for that
         // owner's sake.
         let exiting = if self.has_ended.get() { EXITING } else { 0 };
         reader.exit_flags.fetch_and(!EXITING, Relaxed);
         reader.exit_flags.fetch_or(exiting, Relaxed);
+        let new = ptr::from_ref(reader).cast_mut();
+        if self.reader.compare_exchange(ptr::null_mut(), new, Relaxed, Relaxed).is_err() {
+            // A signal handler has registered this thread.
+            registry.release(reader);
+            return Ok(self.reader().expect("handlers release nothing here"));
+        }
         // The registry has made the reader active.
         self.idle.set(false);
-        self.reader.set(Some(reader));
+        if !arm(reader) {
+            self.reader.store(ptr::null_mut(), Relaxed);
+            registry.release(reader);
+            return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
+        }
         self.set_entry(reader, fast);
         Ok(reader)
     }
@@ -267,7 +269,7 @@ impl Registration {
     pub fn take_back<A>(&self, registry: &Registry<A>, reader: &'static Reader, fast: bool) {
         // It may have been idle.
         registry.set_active(reader);
-        self.reader.set(Some(reader));
+        self.reader.store(ptr::from_ref(reader).cast_mut(), Relaxed);
         self.set_entry(reader, fast);
     }
 
@@ -276,7 +278,7 @@ impl Registration {
     pub fn hint_idle<A>(&self, registry: &Registry<A>) {
         self.going_idle.set(true);
         compiler_fence(SeqCst);
-        if let Some(reader) = self.reader.get().filter(|reader| !reader.in_read_section()) {
+        if let Some(reader) = self.reader().filter(|reader| !reader.in_read_section()) {
             self.idle.set(true);
             self.set_fast(unregistered());
             compiler_fence(SeqCst);
@@ -303,7 +305,7 @@ impl Registration {
     #[cfg(any(feature = "epoch", loom))]
     pub fn take_diverted(&self) {
         self.diverted.set(false);
-        if let Some(reader) = self.reader.get().filter(|_| !self.idle.get()) {
+        if let Some(reader) = self.reader().filter(|_| !self.idle.get()) {
             self.set_entry(reader, fast_path_suffices());
         }
     }
@@ -324,7 +326,7 @@ impl Registration {
     /// effect, if the thread is not registered, is idle, or has run its destructors.
     #[inline(always)]
     pub fn enter_fenced(&self, counter: &AtomicU64) -> Option<&'static Reader> {
-        let reader = self.reader.get().filter(|_| !self.idle.get() && !self.has_ended.get())?;
+        let reader = self.reader().filter(|_| !self.idle.get() && !self.has_ended.get())?;
         reader.enter_fenced(counter);
         Some(reader)
     }
@@ -347,16 +349,18 @@ impl Registration {
     /// The thread exits. The caller then calls [`leave_if_ended`](Self::leave_if_ended), as does the end of its last
     /// section.
     pub fn end(&self) {
-        // First, and for good: on these paths nothing keeps the reader while the thread enters, and from now on each end
-        // of a handler's section may release it.
-        self.set_fast(unregistered());
-        compiler_fence(SeqCst);
+        // A handler whose section ends meanwhile does not release the reader.
+        let stayed = self.stays(true);
         // Destructors that still run, and read, register the thread again.
         self.has_ended.set(true);
-        if let Some(reader) = self.reader.get() {
+        compiler_fence(SeqCst);
+        // For good, as `set_entry` does nothing any more: on these paths nothing keeps the reader while the thread enters.
+        self.set_fast(unregistered());
+        if let Some(reader) = self.reader() {
             // Relaxed: for the owner itself, and for reports.
             reader.exit_flags.fetch_or(EXITING, Relaxed);
         }
+        self.stays(stayed);
     }
 
     /// Returns `true` if [`end`](Self::end) has been called.
@@ -366,7 +370,11 @@ impl Registration {
 
     /// Sets whether the reader may not be released. Returns the previous value.
     pub fn stays(&self, stays: bool) -> bool {
-        self.stays.replace(stays)
+        // What needs the reader stays between the two changes.
+        compiler_fence(SeqCst);
+        let stayed = self.stays.replace(stays);
+        compiler_fence(SeqCst);
+        stayed
     }
 
     /// Releases the reader of a thread whose destructor has run, if it is outside and its queue is not in use. Calls
@@ -379,20 +387,18 @@ impl Registration {
         registry: &Registry<A>,
         before: impl FnOnce(&Reader),
     ) -> bool {
-        let outside = || self.reader.get().filter(|reader| !reader.in_read_section());
+        let outside = || self.reader().filter(|reader| !reader.in_read_section());
         // A signal handler that reads from here on finds that the reader stays, and does not release it too.
-        if !self.has_ended.get() || outside().is_none() || self.stays.replace(true) {
+        if !self.has_ended.get() || outside().is_none() || self.stays(true) {
             return false;
         }
-        compiler_fence(SeqCst);
         // Unless a handler has released it before.
         if let Some(reader) = outside() {
-            step!("reader-kept-at-exit", self.reader.set(None));
+            step!("reader-kept-at-exit", self.reader.store(ptr::null_mut(), Relaxed));
             before(reader);
             registry.release(reader);
         }
-        compiler_fence(SeqCst);
-        self.stays.set(false);
+        self.stays(false);
         true
     }
 }

@@ -1,0 +1,160 @@
+//! The macros that define domains that are types.
+
+/// Defines an isolated domain of [`rcu`](crate::rcu): a type without data, with readers and grace periods of its own.
+///
+/// ```
+/// use stillpoint::Domain;
+///
+/// stillpoint::domain! {
+///     /// Sessions of the connection table.
+///     pub struct Sessions;
+/// }
+///
+/// drop(Sessions::enter());
+/// Sessions.synchronize();
+/// ```
+#[macro_export]
+macro_rules! domain {
+    ($(#[$attr:meta])* $vis:vis struct $name:ident;) => {
+        $crate::static_domain! { rcu $(#[$attr])* $vis struct $name; }
+    };
+}
+
+/// Defines a type without data, and the state of its domain. The caller gives the kind; the rest is here, because the
+/// lint that forbids `unsafe` to a program does not see what is in a macro that the program calls.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! static_domain {
+    (@entry on_entry) => { true };
+    (@entry) => { false };
+    (@protocol rcu) => { $crate::rcu::ReaderProtocol::Sections };
+    (@protocol hazard) => { $crate::rcu::ReaderProtocol::Hazards };
+    (@protocol qsbr) => { $crate::rcu::ReaderProtocol::Qsbr };
+    (@section rcu $name:ident) => { $crate::rcu::Guard<$name> };
+    (@section hazard $name:ident) => { $crate::rcu::Guard<$name> };
+    (@section qsbr $name:ident) => { $crate::qsbr::Handle<$name> };
+    (@within rcu $name:ident $f:ident) => {
+        $f(::core::option::Option::Some(&<$name as $crate::rcu::RcuDomain>::enter()))
+    };
+    (@within hazard $name:ident $f:ident) => { $crate::static_domain!(@within rcu $name $f) };
+    (@within qsbr $name:ident $f:ident) => { $f(::core::option::Option::None) };
+    (@hazards hazard) => {
+        #[inline(always)]
+        fn hazards() -> ::core::option::Option<&'static $crate::rcu::HazardState> {
+            static HAZARDS: $crate::rcu::HazardState = $crate::rcu::HazardState::new();
+            ::core::option::Option::Some(&HAZARDS)
+        }
+    };
+    (@hazards $kind:tt) => {};
+    (@own rcu $name:ident) => {
+        $crate::static_domain!(@sections $name);
+
+        // SAFETY: there are no hazard pointers.
+        unsafe impl $crate::TakeBack for $name {}
+    };
+    (@sections $name:ident) => {
+        // SAFETY: as above.
+        unsafe impl $crate::rcu::RcuDomain for $name {}
+
+        #[allow(dead_code)]
+        impl $name {
+            /// Begins a read-side critical section, which lasts until the guard is dropped.
+            #[inline(always)]
+            #[track_caller]
+            pub fn enter() -> $crate::rcu::Guard<Self> {
+                <Self as $crate::rcu::RcuDomain>::enter()
+            }
+
+            /// Registers the calling thread now, not when it first reads.
+            #[track_caller]
+            pub fn register() {
+                <Self as $crate::rcu::RcuDomain>::register();
+            }
+
+            /// Hints that the calling thread will not read for a while: see `rcu::hint_idle`.
+            pub fn hint_idle() {
+                <Self as $crate::rcu::RcuDomain>::hint_idle();
+            }
+
+            /// Returns `true` inside a read-side critical section of the domain.
+            pub fn in_read_section() -> bool {
+                <Self as $crate::rcu::RcuDomain>::in_read_section()
+            }
+        }
+    };
+    (@own hazard $name:ident) => {
+        $crate::static_domain!(@sections $name);
+
+        // SAFETY: `hazards` returns something.
+        unsafe impl $crate::hazard::HazardDomain for $name {}
+    };
+    (@own qsbr $name:ident) => {
+        // SAFETY: there are no hazard pointers.
+        unsafe impl $crate::TakeBack for $name {}
+
+        #[allow(dead_code)]
+        impl $name {
+            /// Registers the calling thread, which is online from now on.
+            #[track_caller]
+            pub fn register() -> $crate::qsbr::Handle<Self> {
+                $crate::qsbr::Handle::register()
+            }
+
+            /// Like [`register`](Self::register), but returns an error instead of panicking.
+            #[track_caller]
+            pub fn try_register() -> ::core::result::Result<$crate::qsbr::Handle<Self>, $crate::qsbr::RegisterError> {
+                $crate::qsbr::Handle::try_register()
+            }
+
+            /// Returns `true` if the calling thread has a handle that is online.
+            pub fn is_online() -> bool {
+                $crate::qsbr::Handle::<Self>::is_online()
+            }
+        }
+    };
+    ($kind:tt $(@$entry:ident)? $(#[$attr:meta])* $vis:vis struct $name:ident$( = $display:literal)?;) => {
+        $(#[$attr])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        $vis struct $name;
+
+        // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr`
+        // that is borrowed cannot report a quiescent state.
+        unsafe impl $crate::rcu::StaticDomain for $name {
+            const INSTANCE: Self = Self;
+            const PROTOCOL: $crate::rcu::ReaderProtocol = $crate::static_domain!(@protocol $kind);
+            const COLLECTS_ON_ENTRY: bool = $crate::static_domain!(@entry $($entry)?);
+            $(
+                fn name() -> &'static str {
+                    $display
+                }
+            )?
+            type Section = $crate::static_domain!(@section $kind $name);
+            $crate::static_domain!(@hazards $kind);
+
+            #[inline(always)]
+            fn shared() -> &'static $crate::rcu::DomainState {
+                static SHARED: $crate::rcu::DomainState = $crate::rcu::DomainState::new::<$name>();
+                &SHARED
+            }
+
+            #[inline(always)]
+            fn with_thread_state<R>(f: impl FnOnce(&$crate::rcu::ThreadState) -> R) -> R {
+                ::std::thread_local! {
+                    static LOCAL: $crate::rcu::ThreadState = const { $crate::rcu::ThreadState::new() };
+                }
+                // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there
+                // is no destructor.
+                match LOCAL.try_with(f) {
+                    ::core::result::Result::Ok(result) => result,
+                    ::core::result::Result::Err(_) => ::core::unreachable!(),
+                }
+            }
+
+            fn with_section<R>(f: impl FnOnce(::core::option::Option<&Self::Section>) -> R) -> R {
+                $crate::static_domain!(@within $kind $name f)
+            }
+        }
+
+        $crate::static_domain!(@own $kind $name);
+    };
+}

@@ -1,0 +1,368 @@
+//! The calling thread in a domain that is a type: its reader, from registration to exit, and what it defers; and so the
+//! domain's operations.
+
+use core::ffi::c_void;
+use core::marker::PhantomData;
+use core::panic::Location;
+use core::ptr;
+
+use super::api::Domain;
+use super::static_domain::{DomainState, StaticDomain};
+use crate::readers::sections::reader::{Owner, Reader};
+use crate::readers::sections::scan::ThreadReaders;
+use crate::reclaim::callback::Callback;
+use crate::reclaim::domain::{Core, RawDomain, parked_at};
+use crate::reclaim::fork::{DomainFork, Functions};
+use crate::reclaim::hazards::Hazards;
+use crate::reclaim::queue::{PushAction, Queue};
+#[cfg(feature = "statistics-page")]
+use crate::reclaim::sample::DomainSample;
+use crate::reclaim::{lazy_timer, worker_pool};
+use crate::sys::tls_destructor::AtThreadExit;
+
+impl<D: StaticDomain> RawDomain for D {
+    type Readers = ThreadReaders<Queue>;
+
+    const INSIDE: &'static str = D::PROTOCOL.inside();
+
+    #[inline(always)]
+    fn core(&self) -> &Core<ThreadReaders<Queue>> {
+        &D::shared().core
+    }
+
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        let registry = D::shared().readers().registry();
+        let kept = RawDomain::hazards(self).and_then(Hazards::kept);
+        (0..registry.len()).map(|index| registry.attached(index)).chain(kept)
+    }
+
+    #[inline(always)]
+    fn hazards(&self) -> Option<&Hazards> {
+        D::hazards().map(|state| &state.hazards)
+    }
+
+    #[cfg(feature = "epoch")]
+    fn has_active_owner(&self, index: usize) -> bool {
+        let registry = D::shared().readers().registry();
+        // The last queue may be that of what hazard pointers protect.
+        index < registry.len() && registry.is_active(registry.reader(index))
+    }
+
+    #[inline]
+    fn current_reader(&self) -> Option<&'static Reader> {
+        registered_reader::<D>()
+    }
+
+    fn in_read_section(&self) -> bool {
+        in_read_section::<D>()
+    }
+
+    fn register_for_fork(&self) {
+        D::shared().fork.register();
+    }
+
+    #[inline]
+    #[track_caller]
+    fn defer(&self, callback: Callback, lazy: bool) {
+        match D::with_thread_state(|local| local.queue.get()) {
+            Some(queue) => push::<D>(queue, callback, lazy),
+            None => push_unregistered::<D>(callback, lazy),
+        }
+    }
+
+    fn submit(&self, task: fn(&D)) -> bool {
+        worker_pool::submit(move || task(&D::INSTANCE))
+    }
+
+    fn park(&self, due: u64, task: fn(&D)) -> bool {
+        lazy_timer::park(parked_at(self, due), move || task(&D::INSTANCE))
+    }
+}
+
+impl<D: StaticDomain> Domain for D {
+    type Section = D::Section;
+
+    fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
+        D::with_section(f)
+    }
+
+    /// Sections of other domains are of other types.
+    #[inline(always)]
+    #[track_caller]
+    fn check_section(&self, _section: &D::Section) {}
+
+    fn flush(&self) -> bool {
+        let Some(queue) = D::with_thread_state(|local| local.queue.get()) else { return false };
+        while_it_stays::<D, _>(|| self.core().callbacks.hand_over(queue, self))
+    }
+}
+
+impl DomainState {
+    pub const fn new<D: StaticDomain>() -> Self {
+        Self {
+            core: Core::new(ThreadReaders::new(D::PROTOCOL), D::name),
+            fork: DomainFork::new(Functions {
+                reset: reset_in_child::<D>,
+                in_read_section: in_read_section::<D>,
+                #[cfg(feature = "statistics-page")]
+                sample: || DomainSample::of(&D::INSTANCE),
+            }),
+            at_exit: AtThreadExit::new(exit::<D>),
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn registered_reader<D: StaticDomain>() -> Option<&'static Reader> {
+    D::with_thread_state(|local| local.registration.reader())
+}
+
+/// Returns `true` if the calling thread is inside a section of the domain.
+pub(crate) fn in_read_section<D: StaticDomain>() -> bool {
+    registered_reader::<D>().is_some_and(Reader::in_read_section)
+}
+
+/// Returns the calling thread's reader; registers the thread if need be.
+#[track_caller]
+pub(crate) fn own_reader<D: StaticDomain>() -> &'static Reader {
+    reader_registered_at::<D>(Location::caller())
+}
+
+/// [`own_reader`], which registers the thread at `site`.
+#[inline]
+pub(crate) fn reader_registered_at<D: StaticDomain>(site: &'static Location<'static>) -> &'static Reader {
+    registered_reader::<D>().unwrap_or_else(|| register_or_panic::<D>(site))
+}
+
+#[cold]
+#[inline(never)]
+fn register_or_panic<D: StaticDomain>(site: &'static Location<'static>) -> &'static Reader {
+    register::<D>(site).unwrap_or_else(|why| panic!("cannot register the reader thread at {site}: {why}"))
+}
+
+/// Returns the queue that belongs to the reader.
+pub(crate) fn queue_of<D: StaticDomain>(reader: &Reader) -> &'static Queue {
+    D::shared().readers().registry().attached_to(reader)
+}
+
+/// Keeps the thread's reader as long as it exists, and then gives it back if nothing else needs it: see [`crate::readers::sections::registration`].
+#[derive(Debug)]
+pub(crate) struct KeepReader<D: StaticDomain> {
+    stayed: bool,
+    _domain: PhantomData<D>,
+}
+
+impl<D: StaticDomain> KeepReader<D> {
+    pub(crate) fn new() -> Self {
+        Self { stayed: D::with_thread_state(|local| local.registration.stays(true)), _domain: PhantomData }
+    }
+
+    /// Returns `None` in a thread whose destructors have not run, and which keeps its reader anyway.
+    pub(crate) fn if_ended() -> Option<Self> {
+        D::with_thread_state(|local| local.registration.has_ended()).then(Self::new)
+    }
+}
+
+impl<D: StaticDomain> Drop for KeepReader<D> {
+    fn drop(&mut self) {
+        D::with_thread_state(|local| local.registration.stays(self.stayed));
+        // What came meanwhile has left that to this.
+        leave_if_ended::<D>();
+    }
+}
+
+/// Calls `f`, and keeps the thread's reader until it returns. In a thread whose destructors have run, and which is outside,
+/// the reader is released then.
+pub(crate) fn while_it_stays<D: StaticDomain, T>(f: impl FnOnce() -> T) -> T {
+    let _stays = KeepReader::<D>::new();
+    f()
+}
+
+#[cold]
+pub(crate) fn register<D: StaticDomain>(
+    site: &'static Location<'static>,
+) -> Result<&'static Reader, &'static str> {
+    let shared = D::shared();
+    shared.fork.register();
+    // Chooses the backend of the fence, before this thread can be a reader.
+    crate::fence::register_thread();
+    let fast = crate::fence::fast_path_suffices();
+    #[cfg(stillpoint_portable)]
+    if let Some(reader) = take_back::<D>(shared.at_exit.armed()) {
+        return Ok(reader);
+    }
+    let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
+    D::with_thread_state(|local| {
+        if AtThreadExit::is_over() {
+            local.registration.end();
+        }
+        let arm = |reader| {
+            // See `sections::freed_state`.
+            if cfg!(stillpoint_portable) && local.registration.has_ended() {
+                return true;
+            }
+            // SAFETY: `exit` wants a reader.
+            unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) }
+        };
+        let reader = local.registration.register(shared.readers().registry(), owner, fast, arm)?;
+        local.queue.set(Some(queue_of::<D>(reader)));
+        Ok(reader)
+    })
+}
+
+/// Takes back the reader that is armed in the calling thread, whose state has been freed: see
+/// [`crate::readers::sections::freed_state`].
+#[cfg(stillpoint_portable)]
+fn take_back<D: StaticDomain>(armed: *mut c_void) -> Option<&'static Reader> {
+    let reader = crate::readers::sections::freed_state::armed_reader(armed)?;
+    let fast = crate::fence::fast_path_suffices();
+    D::with_thread_state(|local| {
+        local.registration.take_back(D::shared().readers().registry(), reader, fast);
+        local.queue.set(Some(queue_of::<D>(reader)));
+    });
+    Some(reader)
+}
+
+/// Gives the reader back if the thread's destructor has run and nothing needs the reader any more: see
+/// [`crate::readers::sections::registration`].
+#[cold]
+pub(crate) fn leave_if_ended<D: StaticDomain>() {
+    let shared = D::shared();
+    D::with_thread_state(|local| {
+        if !local.has_handle.get() {
+            let registry = shared.readers().registry();
+            while local.registration.leave_if_ended(registry, |reader| {
+                local.queue.set(None);
+                shared.core.callbacks.report(registry.attached_to(reader));
+            }) {}
+        }
+    });
+}
+
+/// The destructor of a registered thread.
+///
+/// # Safety
+///
+/// `reader` comes from [`register`].
+unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
+    // SAFETY: the reader comes from `register`; readers are never freed.
+    let reader: &'static Reader = unsafe { &*reader.cast::<Reader>() };
+    // In the child of a fork, glibc gives new threads the memory of those that the parent had, and does not clear the
+    // pointers of a thread that was about to call its destructors: then the reader is not this thread's. Or a
+    // destructor has given it back.
+    let own = registered_reader::<D>();
+    #[cfg(stillpoint_portable)]
+    let own = own.or_else(|| take_back::<D>(ptr::from_ref(reader).cast_mut().cast()));
+    if !own.is_some_and(|own| ptr::eq(own, reader)) {
+        return;
+    }
+    D::shared().core.callbacks.end_of_owner(queue_of::<D>(reader), &D::INSTANCE);
+    D::with_thread_state(|local| local.registration.end());
+    leave_if_ended::<D>();
+}
+
+/// Pushes to `queue`, which is the calling thread's.
+#[inline]
+fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) {
+    // SAFETY: the queue is this thread's.
+    let action = unsafe { queue.push(callback, lazy) };
+    let callbacks = &D::shared().core.callbacks;
+    callbacks.notify(lazy, &D::INSTANCE);
+    #[cfg(feature = "epoch")]
+    if D::COLLECTS_ON_ENTRY {
+        if action != PushAction::None {
+            put_off::<D>(queue, action);
+        }
+        return;
+    }
+    if action != PushAction::None {
+        // A destructor that runs here may end the section of a thread whose destructors have run.
+        while_it_stays::<D, _>(|| callbacks.act(action, queue, &D::INSTANCE));
+    }
+}
+
+/// After a push in a domain whose threads run nothing then: puts off what the owner must do until its next section.
+#[cfg(feature = "epoch")]
+#[cold]
+fn put_off<D: StaticDomain>(queue: &'static Queue, action: PushAction) {
+    D::with_thread_state(|local| {
+        local.due.put_off(action);
+        local.registration.divert();
+    });
+    if action != PushAction::Flush {
+        return;
+    }
+    let callbacks = &D::shared().core.callbacks;
+    callbacks.report_pushed(queue, &D::INSTANCE);
+    // A repin leaves the section too, and is no entry.
+    if callbacks.must_throttle(queue) {
+        registered_reader::<D>()
+            .filter(|reader| reader.in_read_section())
+            .inspect(|reader| reader.reclaim_on_exit());
+    }
+}
+
+/// [`push`] by a thread that is not registered.
+#[cold]
+#[track_caller]
+fn push_unregistered<D: StaticDomain>(callback: Callback, lazy: bool) {
+    while_it_stays::<D, _>(|| push::<D>(queue_of::<D>(own_reader::<D>()), callback, lazy));
+}
+
+/// Resets the domain for a process with one thread, whose reader stays as it is.
+fn reset_in_child<D: StaticDomain>() {
+    let shared = D::shared();
+    let own = registered_reader::<D>();
+    shared.readers().reset_in_child(own);
+    // SAFETY: called by a `ForkHook::child`.
+    D::INSTANCE.queues().for_each(|queue| unsafe { queue.reset_in_child() });
+    if let Some(state) = D::hazards() {
+        // SAFETY: as above.
+        unsafe { state.hazards.reset_in_child() };
+    }
+    // SAFETY: as above.
+    unsafe { shared.core.reset_in_child() };
+    if let Some(own) = own {
+        own.set_tid(crate::sys::thread::tid().unsigned_abs());
+    }
+}
+
+#[cfg(all(test, stillpoint_portable))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::domain::static_domain::ThreadState;
+
+    /// As a target does that frees the state of a thread whose destructors still run.
+    fn free_state<D: StaticDomain>() {
+        D::with_thread_state(|local| {
+            let state = core::ptr::from_ref::<ThreadState>(local).cast_mut();
+            // SAFETY: the thread's own, which has no destructor, and to which there is no other reference.
+            unsafe { state.write(ThreadState::new()) };
+        });
+    }
+
+    #[test]
+    fn thread_whose_state_is_freed_gives_its_reader_back() {
+        crate::domain! { struct Own; }
+        let end = |reads_again: bool| {
+            thread::spawn(move || {
+                drop(Own::enter());
+                let reader = registered_reader::<Own>().expect("registered");
+                free_state::<Own>();
+                assert!(registered_reader::<Own>().is_none());
+                if reads_again {
+                    drop(Own::enter());
+                    assert!(core::ptr::eq(registered_reader::<Own>().expect("registered"), reader));
+                    free_state::<Own>();
+                }
+            })
+            .join()
+            .expect("no panic");
+        };
+        (0..10).for_each(|round| end(round % 2 == 0));
+        assert_eq!(Own.stats().readers, 1, "each thread uses the reader of the one before");
+        Own.synchronize();
+    }
+}
