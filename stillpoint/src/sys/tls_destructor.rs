@@ -45,7 +45,8 @@ impl AtThreadExit {
         self.key().map_or(core::ptr::null_mut(), |key| unsafe { libc::pthread_getspecific(key) })
     }
 
-    /// Returns `true` if nothing that is armed now in the calling thread will run: the C library runs it again.
+    /// Returns `true` if nothing that is armed now in the calling thread will run: the C library runs it again, if this is
+    /// not its last round.
     pub fn is_over() -> bool {
         false
     }

@@ -158,7 +158,8 @@ impl Reader {
         } else {
             self.nest();
         }
-        light();
+        // Otherwise `light` is a compiler fence in this thread.
+        light_compiler_only();
     }
 
     /// [`enter_fenced`](Self::enter_fenced) where the light fence is a full one.
