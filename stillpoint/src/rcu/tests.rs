@@ -66,6 +66,13 @@ extern "C" fn on_trap(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     }
 }
 
+/// Begins a test, which ends when this is dropped.
+fn begin() -> impl Sized {
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    install();
+    (one, deadline())
+}
+
 fn install() {
     // SAFETY: a signal action is plain data, for which zero is a value.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
@@ -207,9 +214,7 @@ fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
 /// Refutes: bit-cleared-before-fast, copy-kept-when-idle, fast-while-going-idle, idle-ends-before-bit
 #[test]
 fn handlers_may_read_at_each_instruction_of_a_hint() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let _running = deadline();
-    install();
+    let _one = begin();
     for handler in [read_once, read_twice, read_nested] {
         assert!(check_all(|| (), Own::hint_idle, handler));
         assert!(check_all(Own::hint_idle, Own::hint_idle, handler));
@@ -220,9 +225,7 @@ fn handlers_may_read_at_each_instruction_of_a_hint() {
 
 #[test]
 fn handlers_may_read_where_destructors_keep_guards() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let _running = deadline();
-    install();
+    let _one = begin();
     // The end of the first section after a hint, of which the destructors are a part.
     let prepare = || {
         retire_some();
@@ -267,9 +270,7 @@ fn check_ended_again(again: usize, prepare: fn(), region: fn()) {
 }
 
 fn check_ended(prepare: fn(), region: fn()) {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let _running = deadline();
-    install();
+    let _one = begin();
     check_ended_again(0, prepare, region);
 }
 
@@ -300,9 +301,7 @@ fn handlers_may_read_while_an_idle_thread_ends() {
 /// Refutes: reader-left-by-a-handler
 #[test]
 fn handlers_may_read_while_an_ended_thread_drops_its_last_guard() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let _running = deadline();
-    install();
+    let _one = begin();
     let prepare = || {
         GUARD.set(Some(Own::enter()));
         end();
