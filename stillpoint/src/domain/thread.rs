@@ -145,7 +145,8 @@ pub(crate) fn queue_of<D: StaticDomain>(reader: &Reader) -> &'static Queue {
     D::shared().readers().registry().attached_to(reader)
 }
 
-/// Keeps the thread's reader as long as it exists, and then gives it back if nothing else needs it: see [`crate::readers::sections::registration`].
+/// Keeps the thread's reader as long as it exists, and then gives it back if nothing else needs it: see
+/// [`crate::readers::sections::registration`].
 #[derive(Debug)]
 pub(crate) struct KeepReader<D: StaticDomain> {
     stayed: bool,
@@ -306,7 +307,9 @@ fn put_off<D: StaticDomain>(queue: &'static Queue, action: PushAction) {
 #[cold]
 #[track_caller]
 fn push_unregistered<D: StaticDomain>(callback: Callback, lazy: bool) {
-    while_it_stays::<D, _>(|| push::<D>(queue_of::<D>(own_reader::<D>()), callback, lazy));
+    // Not `while_it_stays`: a closure does not pass its caller's location on.
+    let _stays = KeepReader::<D>::new();
+    push::<D>(queue_of::<D>(own_reader::<D>()), callback, lazy);
 }
 
 /// Resets the domain for a process with one thread, whose reader stays as it is.

@@ -90,6 +90,24 @@ fn stall_report_names_thread_id_and_site() {
 }
 
 #[test]
+fn stall_report_names_where_a_thread_retired_first() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    record_stalls();
+    let line = line!() + 2;
+    let retiring = stall("retiring", || {
+        Own.retire(Box::new(0));
+        Own::enter()
+    });
+    let writer = waiting_synchronize::<Own>();
+    let stall = stalls::<Own>(1).remove(0);
+    let site = stall.readers()[0].registered_at();
+    assert_eq!((site.file(), site.line()), (file!(), line));
+    retiring.leave();
+    writer.join().expect("the grace period ends");
+}
+
+#[test]
 fn stall_report_of_the_global_domain_has_the_call_site() {
     let _running = deadline();
     record_stalls();
