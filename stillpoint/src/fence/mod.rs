@@ -150,7 +150,8 @@ pub(crate) fn light_full() {
     fence(SeqCst);
 }
 
-/// [`light`] in code that runs on [`Backend::Membarrier`] only, or calls [`light`] too.
+/// [`light`] in code that runs on [`Backend::Membarrier`] only, or calls [`light`] too, and where [`light`] is not a full
+/// fence.
 #[inline(always)]
 pub(crate) fn light_compiler_only() {
     compiler_fence(SeqCst);

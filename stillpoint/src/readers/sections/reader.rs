@@ -29,7 +29,7 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use crate::fence::{FAST_PATH_IS_FENCED, light, light_compiler_only, light_full, light_is_full_fence};
+use crate::fence::{FAST_PATH_IS_FENCED, light_compiler_only, light_full, light_is_full_fence};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// A grace period sleeps until this reader has left.
@@ -138,7 +138,7 @@ impl Reader {
             self.begin(counter);
             if FAST_PATH_IS_FENCED {
                 // Not an exchange, which waits for the store that left the last section.
-                light();
+                light_full();
             } else {
                 light_compiler_only();
             }

@@ -61,7 +61,7 @@
 //!    handler that comes there does the same: it is nested, makes the reader active, and sets `fast`.
 //! 4. *A thread that is not idle has an active reader.* The entry clears `idle` after `set_active`. A handler that
 //!    comes before finds `idle`, and calls `set_active` itself.
-//! 5. *The owner does not call `hint_idle` between its load of `fast` or `fenced` and its entry*: none of the program's code runs
+//! 5. *The owner does not call `hint_idle` between its load of `fast` and its entry*: none of the program's code runs
 //!    there but signal handlers, which must not call it.
 //!
 //! In the child of a fork the thread that forked keeps its reader and its bit; all other bits are cleared. A fork in a
@@ -187,7 +187,8 @@ impl Registration {
         unsafe { copy.as_ref() }.set(copied(self.fast()));
     }
 
-    /// Sets by which path the thread enters, which has an active reader. `fast`: by the fast path, while it lives.
+    /// Sets by which path the thread enters, whose reader is active: by the fast path, if `fast`. Has no effect once the
+    /// thread's destructors run.
     fn set_entry(&self, reader: &'static Reader, fast: bool) {
         if self.has_ended.get() {
             return;
