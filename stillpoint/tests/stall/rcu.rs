@@ -99,7 +99,8 @@ fn stall_report_names_where_a_thread_retired_first() {
         Own.retire(Box::new(0));
         Own::enter()
     });
-    let writer = waiting_synchronize::<Own>();
+    // The worker may already wait, for what was retired.
+    let writer = thread::spawn(|| Own.synchronize());
     let stall = stalls::<Own>(1).remove(0);
     let site = stall.readers()[0].registered_at();
     assert_eq!((site.file(), site.line()), (file!(), line));
