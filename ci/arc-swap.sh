@@ -385,7 +385,7 @@ broken() {
     pin "$copy"
     all=(--locked --manifest-path "$copy/Cargo.toml" --package "$package" --lib)
     cargo test --quiet "${all[@]}" --no-run
-    ! timeout 60 cargo test --quiet "${all[@]}" "$test" >"$log" 2>&1 || fail "$test of $package passes although $name"
+    ! timeout 600 cargo test --quiet "${all[@]}" "$test" >"$log" 2>&1 || fail "$test of $package passes although $name"
     grep --quiet "$5" "$log" || { cat "$log" >&2; fail "$name: another failure"; }
     echo "refuted: $name"
 }

@@ -24,7 +24,7 @@ passes() {
     local log name filters
     read -r name filters <<<"$1"
     # shellcheck disable=SC2086
-    if ! log=$(cd stillpoint && "${binary[$name]}" --quiet $filters 2>&1); then
+    if ! log=$(cd stillpoint && timeout 900 "${binary[$name]}" --quiet $filters 2>&1); then
         printf '%s\nFAILS     %s\n' "$log" "$1"
         return 1
     fi

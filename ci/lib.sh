@@ -62,7 +62,7 @@ models() {
 holds() {
     local file test log
     read -r file test <<<"$1"
-    if log=$("${binary[$file]}" --exact "$test" 2>&1) && grep --quiet '1 passed' <<<"$log"; then
+    if log=$(timeout 1800 "${binary[$file]}" --exact "$test" 2>&1) && grep --quiet '1 passed' <<<"$log"; then
         echo "holds     $file::$test"
     else
         printf '%s\nFAILS     %s\n' "$log" "$file::$test"

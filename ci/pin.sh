@@ -7,7 +7,9 @@ pin() {
     local others
     { echo version = 4 && listed "${@:2}" | entries; } >"$1/Cargo.lock"
     # Cargo prefers the versions that it finds there, and drops what the package does not need.
-    cargo metadata --quiet --format-version 1 --manifest-path "$1/Cargo.toml" >/dev/null || return
+    # Without the network if the crates are here.
+    cargo metadata --quiet --format-version 1 --manifest-path "$1/Cargo.toml" --offline >/dev/null 2>&1 ||
+        cargo metadata --quiet --format-version 1 --manifest-path "$1/Cargo.toml" >/dev/null || return
     others=$(comm -23 <(crates_of "$1/Cargo.lock") <(listed "${@:2}"))
     [[ -n $others ]] || return 0
     if [[ ${recording-} ]]; then

@@ -85,7 +85,7 @@ grep -q '^@: [0-9]' "$scratch/log" || unchecked
 # more time.
 finds() {
     local script=$1 seconds pid pattern found
-    for seconds in 3 6 12; do
+    for seconds in 3 6 12 24 48; do
         "$program" 600 >/dev/null &
         pid=$!
         trace $seconds bpftrace -p $pid "tools/bpftrace/$script.bt" "$program" >"$scratch/log" 2>&1 || true

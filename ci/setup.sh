@@ -46,6 +46,16 @@ missing() {
     command -v mmdebstrap >/dev/null || echo mmdebstrap
 }
 
+# retry COMMAND...: the network may fail for a while.
+retry() {
+    local pause
+    for pause in 10 30; do
+        "$@" && return
+        sleep $pause
+    done
+    "$@"
+}
+
 as_root() {
     if ((EUID == 0)); then "$@"; else sudo "$@"; fi
 }
@@ -53,29 +63,29 @@ as_root() {
 mapfile -t packages < <(missing)
 if ((${#packages[@]} > 0)); then
     echo "installing ${packages[*]}"
-    as_root apt-get update --quiet || echo "the package lists could not be updated" >&2
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
+    retry as_root apt-get update --quiet || echo "the package lists could not be updated" >&2
+    retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
         "${packages[@]}" || echo "apt-get could not install everything" >&2
 fi
 
 # Each is left alone if it is there: rustup would replace even a toolchain of the same version.
 has_toolchain() { rustc "+$1" --version >/dev/null 2>&1; }
 for toolchain in "$rust_stable" "$rust_oldest" "$rust_nightly"; do
-    has_toolchain "$toolchain" || rustup toolchain install "$toolchain" --profile minimal --no-self-update ||
+    has_toolchain "$toolchain" || retry rustup toolchain install "$toolchain" --profile minimal --no-self-update ||
         echo "rustup could not install $toolchain" >&2
 done
 # The sanitizers need the source of the standard library, which is instrumented too; Miri as well.
 has_source() { [[ -d $(rustc "+$rust_nightly" --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library ]]; }
-has_source || rustup component add rust-src --toolchain "$rust_nightly" || echo "rustup could not add rust-src" >&2
+has_source || retry rustup component add rust-src --toolchain "$rust_nightly" || echo "rustup could not add rust-src" >&2
 has_miri() { cargo "+$rust_nightly" miri --version >/dev/null 2>&1; }
-has_miri || rustup component add miri --toolchain "$rust_nightly" || echo "rustup could not add miri" >&2
+has_miri || retry rustup component add miri --toolchain "$rust_nightly" || echo "rustup could not add miri" >&2
 # The runtime of clang's sanitizers, of its version.
 has_clang_runtime() { [[ -f $(clang -print-resource-dir)/lib/linux/libclang_rt.asan-x86_64.a ]]; }
-has_clang_runtime || as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
+has_clang_runtime || retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
     "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" || echo "apt-get could not install clang's runtime" >&2
 
 for component in fmt clippy; do
-    cargo "$component" --version >/dev/null 2>&1 || rustup component add "${component/fmt/rustfmt}" ||
+    cargo "$component" --version >/dev/null 2>&1 || retry rustup component add "${component/fmt/rustfmt}" ||
         echo "rustup could not add $component" >&2
 done
 
@@ -84,7 +94,7 @@ targets=(x86_64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linu
     x86_64-pc-windows-gnu powerpc-unknown-linux-gnu)
 has_target() { [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; }
 for target in "${targets[@]}"; do
-    has_target "$target" || rustup target add "$target" || echo "rustup could not add $target" >&2
+    has_target "$target" || retry rustup target add "$target" || echo "rustup could not add $target" >&2
 done
 
 # Beside what the user may have installed.
@@ -92,11 +102,11 @@ tools=("cargo-public-api $cargo_public_api")
 [[ ! $release ]] || tools+=("cargo-fuzz $cargo_fuzz")
 has_tool() { [[ $("target/tools/bin/$1" --version 2>/dev/null) == *" $2" ]]; }
 for tool in "${tools[@]}"; do
-    has_tool $tool || cargo install --quiet --debug --locked --root target/tools "${tool/ /@}" ||
+    has_tool $tool || retry cargo install --quiet --debug --locked --root target/tools "${tool/ /@}" ||
         echo "cargo could not install $tool" >&2
 done
 has_ziglang() { [[ $(target/tools/python/bin/pip show ziglang 2>/dev/null) == *"Version: $ziglang"$'\n'* ]]; }
-has_ziglang || { python3 -m venv target/tools/python && target/tools/python/bin/pip install --quiet "ziglang==$ziglang"; } ||
+has_ziglang || { python3 -m venv target/tools/python && retry target/tools/python/bin/pip install --quiet "ziglang==$ziglang"; } ||
     echo "pip could not install ziglang" >&2
 
 failed=0

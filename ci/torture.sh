@@ -47,8 +47,8 @@ protection-not-checked hazard early
 protected-value-freed hazard early
 sign-not-checked percpu crash
 not-armed percpu lost, crash
-stop-not-checked percpu crash
-room-not-checked percpu crash
+stop-not-checked percpu lost, crash
+room-not-checked percpu lost, crash
 no-kick lock hang
 head-leaves-without-promoting lock hang
 unqueued-not-woken lock hang
@@ -80,7 +80,7 @@ torture=target/torture/torture/torture
 log=$scratch/log
 
 # try MUTANT PART: runs the torture with a broken step. Sets `found` to the kind of the violation: `crash` if the program
-# was killed or panicked; empty if there was none, on a usage error, after a timeout, and if the run is not conclusive.
+# was killed or panicked; `hang` if it had to be; empty if there was none, on a usage error, and if the run is not conclusive.
 try() {
     local status=0 start=$EPOCHREALTIME
     # In a subshell, which writes the message about a crash to the log.
@@ -91,6 +91,7 @@ try() {
     found=$(sed -nE 's/^.* FAILED \(([a-z]+)\), .*/\1/p' <<<"$failed")
     if [[ -z $found ]] && ((status == 101 || status >= 128)); then found=crash; fi
     if [[ -z $found ]] && ((status == 1)); then found=other; fi
+    if ((status == 124)); then found=hang; fi
     return 0
 }
 
@@ -165,8 +166,8 @@ survivors=0
 while read -r mutant part kinds; do
     times=() wrong=()
     for ((run = 0; run < runs; run++)); do
-        # Twice, as the machine may have been busy.
-        for _ in 1 2; do
+        # Several times, as the machine may have been busy.
+        for _ in 1 2 3 4; do
             try "$mutant" "$part"
             if [[ -n $found && ", $kinds," == *", $found,"* ]]; then
                 times+=("$took")

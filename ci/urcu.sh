@@ -144,9 +144,9 @@ compile mixed mixed -Wl,--no-as-needed -lurcu -lurcu-memb -lurcu-mb -lurcu-qsbr 
 compile hog hog.so -fPIC -shared
 compile host host
 compile deny deny
-readelf --relocs --wide "$bin/torture-memb-inline-fixed" | grep --quiet 'R_X86_64_COPY.*urcu_memb_gp' ||
+readelf --relocs --wide "$bin/torture-memb-inline-fixed" | grep 'R_X86_64_COPY.*urcu_memb_gp' >/dev/null ||
     fail "the program at a fixed address has no copy of the library's data"
-readelf --relocs --wide "$bin/torture-bp-inline.so" | grep --quiet -E 'DTPMOD64|TLSDESC' ||
+readelf --relocs --wide "$bin/torture-bp-inline.so" | grep -E 'DTPMOD64|TLSDESC' >/dev/null ||
     fail "the module does not find the library's thread-local variable at run time"
 
 echo "-- the oracle"

@@ -18,5 +18,8 @@ cargo_fuzz=0.13.2
 # From PyPI: links with old C libraries.
 ziglang=0.17.1
 
+# The network may fail for a while.
+export CARGO_NET_RETRY=10
+
 # For each call of cargo, rustc and rustup that names no toolchain. Programs of `rustup` only look at it.
 export RUSTUP_TOOLCHAIN=$rust_stable

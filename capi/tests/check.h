@@ -60,7 +60,7 @@ static inline int in_child(void (*test)(void), char *text, size_t size)
     if (child == 0) {
         dup2(ends[1], 2);
         close(ends[0]);
-        alarm(60);
+        alarm(200);
         test();
         _exit(0);
     }

@@ -130,7 +130,7 @@ int main(int argc, char **argv)
     int debug = argc > 1;
     char text[4096];
     (void)argv;
-    alarm(100);
+    alarm(280);
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         int status = in_child(tests[i], text, sizeof text);
         int as_expected = debug ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT

@@ -221,7 +221,7 @@ static void deferring(void)
 
 int main(void)
 {
-    alarm(100);
+    alarm(280);
     CHECK(sp_fence_init() >= 0);
     sp_fence_light();
     CHECK(sp_fence_heavy() == 0);

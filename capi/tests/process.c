@@ -246,7 +246,7 @@ static void passes(void (*test)(void))
 
 int main(void)
 {
-    alarm(100);
+    alarm(280);
     passes(section_outlives_its_thread);
     passes(handler_registers);
     out_of_memory();

@@ -45,7 +45,7 @@ bool terminates(F f)
     if (child == 0) {
         std::set_terminate([] { _exit(42); });
         std::freopen("/dev/null", "w", stderr);
-        alarm(30);
+        alarm(200);
         f();
         _exit(0);
     }
@@ -483,7 +483,7 @@ void destroy(Incomplete *incomplete)
 
 int main()
 {
-    alarm(100);
+    alarm(280);
     one_default_domain();
     domain_is_lockable();
     regions_nest();

@@ -126,7 +126,7 @@ static void *writer(void *argument)
 
 int main(void)
 {
-    alarm(100);
+    alarm(280);
     static struct object first[WRITERS];
     pthread_t readers[READERS], writers[WRITERS];
 

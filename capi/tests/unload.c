@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     pthread_t thread;
     int (*leave)(void);
     unsigned long (*done)(void);
-    alarm(60);
+    alarm(200);
     CHECK(argc == 3);
     CHECK(dlopen(argv[1], RTLD_NOW));
     for (int round = 0; round < 3; round++) {

@@ -196,7 +196,8 @@ impl<R: ReaderSet> Engine<R> {
 
     /// Blocks until the next grace period has ended, on behalf of other threads.
     pub fn wait_for_next(&self, own: Option<&R::Reader>) {
-        self.lead_or_wait(own, |run| self.rounds.wait_for(self.rounds.next_round().0, run));
+        let next = self.rounds.next_round().0;
+        self.lead_or_wait(own, |run| self.rounds.wait_for(next, run));
     }
 
     /// Waits by `wait`, which calls its argument if this thread is to lead a grace period.

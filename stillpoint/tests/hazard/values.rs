@@ -62,10 +62,14 @@ fn domain_has_sections_and_limits_of_its_own() {
     });
     assert_eq!(*seen, 0);
     drop(section);
-    for number in 0..WRITES {
-        value.replace(number);
-        assert!(domain.stats().queued < MOST, "writers wait at the limit");
-    }
+    // Writers wait at the limit, but not for long, as they might be inside: the worker needs a CPU meanwhile.
+    until(|| {
+        let queued = (0..WRITES).map(|number| {
+            value.replace(number);
+            domain.stats().queued
+        });
+        queued.max() < Some(MOST)
+    });
     domain.barrier();
     assert_eq!(domain.stats().queued, 0);
 }

@@ -13,6 +13,7 @@ use stillpoint::Domain as _;
 use stillpoint::rcu::Rcu;
 use support::deadline::deadline;
 use support::tracked::Tracked;
+use support::until::until;
 
 /// Installs `handler` for a low real-time signal, which the library would choose last.
 fn install(offset: c_int, handler: extern "C" fn(c_int)) -> c_int {
@@ -29,10 +30,14 @@ fn install(offset: c_int, handler: extern "C" fn(c_int)) -> c_int {
 
 /// Sends `signal` to a thread that has not been joined.
 fn send<T>(signal: c_int, thread: &JoinHandle<T>) {
-    // SAFETY: the handle, not joined yet, keeps the thread's name valid.
-    let error = unsafe { libc::pthread_kill(thread.as_pthread_t(), signal) };
-    // The queue may be full, and the thread may have ended.
-    assert!([0, libc::EAGAIN, libc::ESRCH].contains(&error), "{}", io::Error::from_raw_os_error(error));
+    // The queue of all processes of the user may be full for a while.
+    until(|| {
+        // SAFETY: the handle, not joined yet, keeps the thread's name valid.
+        let error = unsafe { libc::pthread_kill(thread.as_pthread_t(), signal) };
+        // The thread may have ended.
+        assert!([0, libc::EAGAIN, libc::ESRCH].contains(&error), "{}", io::Error::from_raw_os_error(error));
+        error != libc::EAGAIN
+    });
 }
 
 fn fresh() -> Tracked {

@@ -291,7 +291,8 @@ fn hundred_thousand_guards_cost_at_most_two_wakeups() {
     });
     let stats = domain.stats();
     assert_eq!((stats.readers, stats.sleeps), (0, 1), "{stats}");
-    assert!((1..=3).contains(&stats.wakeups), "{stats}");
+    // None if the leader, which has counted its sleep, loses its CPU before it sleeps.
+    assert!(stats.wakeups <= 3, "{stats}");
     assert!(stats.heavy_fences <= 3, "{stats}");
 }
 

@@ -205,6 +205,8 @@ impl CallbackWorker {
             let is_empty = || self.pending(domain) == Pending::None;
             is_below || has_failed || self.state.is_idle() && (is_empty() || !self.provide(false, domain))
         });
+        // The last callback may have run since that was looked at.
+        is_below = is_below || !self.backlog.above_high_mark();
         let outcome = || match (is_below, in_time) {
             (true, _) => 0,
             (false, false) => 1,
