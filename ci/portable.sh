@@ -13,7 +13,7 @@ packages=(--package stillpoint --package stillpoint-collections --package crossb
 # counted COMMAND...: runs tests, and prints how many have passed.
 counted() {
     local log=$scratch/tests
-    if ! timeout 1200 "$@" >"$log" 2>&1; then
+    if ! timeout 1800 "$@" >"$log" 2>&1; then
         cat "$log"
         return 1
     fi

@@ -91,7 +91,7 @@ try() {
     found=$(sed -nE 's/^.* FAILED \(([a-z]+)\), .*/\1/p' <<<"$failed")
     if [[ -z $found ]] && ((status == 101 || status >= 128)); then found=crash; fi
     if [[ -z $found ]] && ((status == 1)); then found=other; fi
-    if ((status == 124)); then found=hang; fi
+    if [[ -z $found ]] && ((status == 124)); then found=hang; fi
     return 0
 }
 

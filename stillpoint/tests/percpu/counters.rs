@@ -10,6 +10,7 @@ use support::deadline::deadline;
 use support::fork;
 #[cfg(target_os = "linux")]
 use support::rseq;
+use support::time_limit::repetitions;
 use support::variants::{VARIANTS, in_each_variant};
 
 /// Adds in several threads that migrate, while another thread checks that no sum decreases.
@@ -60,8 +61,9 @@ fn sums_are_exact_while_threads_migrate() {
     }
     let _running = deadline();
     let counter = Counter::new();
-    add_under_load(&counter, 16, 50_000, |_| false);
-    assert_eq!(counter.sum(), 16 * 50_000);
+    let rounds = repetitions(50_000) as u64;
+    add_under_load(&counter, 16, rounds, |_| false);
+    assert_eq!(counter.sum(), 16 * rounds);
 }
 
 #[cfg(target_os = "linux")]
@@ -69,8 +71,9 @@ fn sums_are_exact_while_threads_migrate() {
 fn registered_and_unregistered_threads_share_a_counter() {
     let _running = deadline();
     let counter = Counter::new();
-    add_under_load(&counter, 8, 50_000, |number| number % 2 == 0);
-    assert_eq!(counter.sum(), 8 * 50_000);
+    let rounds = repetitions(50_000) as u64;
+    add_under_load(&counter, 8, rounds, |number| number % 2 == 0);
+    assert_eq!(counter.sum(), 8 * rounds);
 }
 
 #[cfg(not(stillpoint_portable))]
@@ -156,7 +159,7 @@ fn sum_acquires_what_precedes_an_add() {
 
 #[test]
 fn snapshot_sum_includes_each_counted_value() {
-    const VALUES: u64 = 20_000;
+    let values = repetitions(20_000) as u64;
     // Its bucket is summed long after the first.
     const VALUE: u64 = 1 << 40;
     if !in_each_variant(snapshot_sum_includes_each_counted_value) {
@@ -166,13 +169,13 @@ fn snapshot_sum_includes_each_counted_value() {
     let histogram = Histogram::new();
     thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| (0..VALUES).for_each(|_| histogram.record(VALUE)));
+            scope.spawn(|| (0..values).for_each(|_| histogram.record(VALUE)));
         }
         loop {
             let seen = histogram.snapshot();
             assert!(seen.sum() >= VALUE * seen.count(), "{seen}");
-            if seen.count() == 2 * VALUES {
-                assert_eq!(seen.sum(), 2 * VALUES * VALUE);
+            if seen.count() == 2 * values {
+                assert_eq!(seen.sum(), 2 * values * VALUE);
                 break;
             }
         }
@@ -343,10 +346,11 @@ fn histogram_counts_each_value_once() {
     }
     let _running = deadline();
     let histogram = Histogram::new();
+    let all = repetitions(10_000) as u64;
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                for value in 0..10_000u64 {
+                for value in 0..all {
                     histogram.record(value);
                     if value % 1000 == 0 {
                         thread::yield_now();
@@ -356,15 +360,15 @@ fn histogram_counts_each_value_once() {
         }
     });
     let seen = histogram.snapshot();
-    assert_eq!(seen.count(), 80_000);
+    assert_eq!(seen.count(), 8 * all);
     // Each thread has recorded each value of a bucket once.
     for (low, high, count) in seen.buckets() {
-        let values = 10_000.min(high + 1) - low;
+        let values = all.min(high + 1) - low;
         assert_eq!(count, 8 * values, "{low}..={high}");
     }
-    assert_eq!((seen.sum(), histogram.sum()), (8 * (0..10_000).sum::<u64>(), seen.sum()));
+    assert_eq!((seen.sum(), histogram.sum()), (8 * (0..all).sum::<u64>(), seen.sum()));
     assert_eq!(seen.quantile(0.0), Some(0));
-    assert!(seen.quantile(1.0).is_some_and(|most| most >= 9_999));
+    assert!(seen.quantile(1.0).is_some_and(|most| most >= all - 1));
     histogram.record(u64::MAX);
     let later = histogram.snapshot().since(&seen);
     assert_eq!((later.count(), later.sum(), later.quantile(0.5)), (1, u64::MAX, Some(u64::MAX)));

@@ -9,6 +9,8 @@ use support::deadline::deadline;
 use support::fork;
 #[cfg(target_os = "linux")]
 use support::rseq;
+#[cfg(target_os = "linux")]
+use support::time_limit::repetitions;
 use support::tracked::Tracked;
 use support::variants::in_each_variant;
 
@@ -107,14 +109,14 @@ fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(
 #[test]
 fn pool_neither_loses_nor_duplicates() {
     if in_each_variant(pool_neither_loses_nor_duplicates) {
-        exchange(8, 10_000, 24, |_| false);
+        exchange(8, repetitions(10_000), 24, |_| false);
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn registered_and_unregistered_threads_share_a_pool() {
-    exchange(8, 10_000, 24, |thread| thread % 2 == 0);
+    exchange(8, repetitions(10_000), 24, |thread| thread % 2 == 0);
 }
 
 #[cfg(target_os = "linux")]
@@ -211,7 +213,9 @@ fn dropped_pool_drops_its_objects() {
     }
     let pool = Pool::new(16);
     thread::scope(|scope| {
-        scope.spawn(|| (0..5).for_each(|_| pool.push(Box::new(Tracked(&DROPS))).expect("there is room")));
+        let pushes = || (0..5).for_each(|_| pool.push(Box::new(Tracked(&DROPS))).expect("there is room"));
+        // One after the other: with a single CPU, a push is refused while the other thread holds the lock.
+        scope.spawn(pushes).join().expect("no panic");
         scope.spawn(|| {
             // For an overflow array.
             rseq::unregister();

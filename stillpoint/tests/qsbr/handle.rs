@@ -12,6 +12,7 @@ use stillpoint::qsbr::{self, RegisterError};
 use stillpoint::rcu::{GracePeriod, Limits, Rcu};
 use support::deadline::deadline;
 use support::panics::message;
+use support::time_limit::repetitions;
 use support::tracked::Tracked;
 use support::until::until;
 
@@ -37,7 +38,7 @@ fn readers_see_whole_values_beside_writers() {
                 }
             });
         }
-        for number in 1..=2000 {
+        for number in 1..=repetitions(2000) as u64 {
             let old = pair.replace((number, Box::new(number)));
             match number % 3 {
                 0 => assert_eq!(old.wait().0, number - 1),
@@ -151,18 +152,17 @@ fn panic_while_offline_leaves_the_thread_online() {
 #[test]
 fn short_lived_threads_are_waited_for() {
     qsbr::domain! { struct Own; }
-    const ROUNDS: usize = 10_000;
     let _running = deadline();
     let number = Rcu::new_in(Box::new(7), Own);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            for _ in 0..ROUNDS {
+            for _ in 0..repetitions(10_000) {
                 let handle = Own::register();
                 assert_eq!(**number.load(&handle), 7);
             }
             // Also in threads of their own.
-            for _ in 0..200 {
+            for _ in 0..repetitions(200) {
                 // Joined: a scope does not wait for the destructors of its threads.
                 thread::scope(|scope| {
                     let reader = scope.spawn(|| assert_eq!(**number.load(&Own::register()), 7));

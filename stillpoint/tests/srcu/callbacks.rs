@@ -18,21 +18,22 @@ use support::deadline::deadline;
 use support::panics::message;
 #[cfg(target_os = "linux")]
 use support::threads::deny_threads;
+use support::time_limit::repetitions;
 use support::tracked::Tracked;
 use support::until::{until, until_quick};
 
 #[test]
 fn barrier_waits_for_callbacks_of_all_threads() {
     const THREADS: usize = 4;
-    const EACH: usize = 5000;
     let _running = deadline();
+    let each = repetitions(5000);
     let (calls, call) = counter();
     let (drops, _) = counter();
     let domain = &Domain::new();
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(move || {
-                for index in 0..EACH {
+                for index in 0..each {
                     domain.call_with(call, if index % 7 == 0 { LAZY } else { DeferOptions::new() });
                     domain.retire(Box::new(Tracked(drops)));
                     domain.retire_with(Box::new([index; 3]), DeferOptions::new().run_on_retiring_thread());
@@ -42,10 +43,10 @@ fn barrier_waits_for_callbacks_of_all_threads() {
         }
     });
     domain.barrier();
-    assert_eq!([calls, drops].map(|count| count.load(Acquire)), [THREADS * EACH; 2]);
+    assert_eq!([calls, drops].map(|count| count.load(Acquire)), [THREADS * each; 2]);
     let stats = domain.stats();
     assert_eq!((stats.queued, stats.queued_bytes), (0, 0), "{stats}");
-    assert_eq!(stats.done, 3 * (THREADS * EACH) as u64, "{stats}");
+    assert_eq!(stats.done, 3 * (THREADS * each) as u64, "{stats}");
 }
 
 #[test]

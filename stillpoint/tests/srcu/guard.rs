@@ -12,6 +12,7 @@ use stillpoint::rcu::{GracePeriod, Rcu};
 use stillpoint::srcu::{Domain, Guard, OwnedGuard};
 use support::deadline::deadline;
 use support::panics::message;
+use support::time_limit::repetitions;
 use support::tracked::Tracked;
 use tokio::runtime::{Builder, Runtime};
 
@@ -117,7 +118,6 @@ fn guard_of_another_domain_is_refused() {
 
 #[test]
 fn moving_readers_never_see_a_dropped_value() {
-    const WRITES: usize = 2000;
     let _running = deadline();
     let domain = Domain::new();
     let value = &Rcu::new_in(fresh(), domain.clone());
@@ -131,12 +131,13 @@ fn moving_readers_never_see_a_dropped_value() {
                 let drops = value.load(&guard).0;
                 assert_eq!(drops.load(Acquire), 0);
                 drop(guard);
-                // With its reference, which a leaked box lends, so that the pair can be sent.
-                let guard: &Guard<'_> = Box::leak(Box::new(domain.enter()));
-                let seen = value.load(guard);
+                // With its reference, which is not borrowed from it, so that the pair can be sent.
+                let guard = Box::into_raw(Box::new(domain.enter()));
+                // SAFETY: there is such a guard until the other thread drops it.
+                let seen = value.load(unsafe { &*guard });
                 assert_eq!(seen.0.load(Acquire), 0);
-                // SAFETY: the box that was leaked; `seen` is not used once the guard is dropped.
-                let guard = unsafe { *Box::from_raw(std::ptr::from_ref(guard).cast_mut()) };
+                // SAFETY: from a box; `seen` is not used once the guard is dropped.
+                let guard = unsafe { *Box::from_raw(guard) };
                 if sender.send((guard, seen)).is_err() {
                     break;
                 }
@@ -148,7 +149,7 @@ fn moving_readers_never_see_a_dropped_value() {
                 drop(guard);
             }
         });
-        for round in 0..WRITES {
+        for round in 0..repetitions(2000) {
             let old = value.replace(fresh());
             if round % 2 == 0 {
                 let drops = old.0;
@@ -274,11 +275,10 @@ fn handles_of_one_domain_are_equal() {
 
 #[test]
 fn hundred_thousand_guards_cost_at_most_two_wakeups() {
-    const GUARDS: usize = 100_000;
     let _running = deadline();
     let domain = &Domain::new();
-    let guards: Vec<_> = (0..GUARDS).map(|_| domain.enter()).collect();
-    assert_eq!(domain.stats().readers, GUARDS as u64);
+    let guards: Vec<_> = (0..repetitions(100_000)).map(|_| domain.enter()).collect();
+    assert_eq!(domain.stats().readers, guards.len() as u64);
     thread::scope(|scope| {
         let writer = scope.spawn(|| domain.synchronize());
         until_it_sleeps(domain, 0);
