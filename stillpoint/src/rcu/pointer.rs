@@ -180,7 +180,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     ///
     /// Compares identity, not contents: the exchange fails if the value was replaced in the meantime, even by an equal
     /// one. As long as `current` is borrowed its memory is not reused, so there is no ABA problem. Values of size zero
-    /// have no identity: all of a type are the same.
+    /// have no identity: the exchange succeeds even if another one of the type has replaced `current`.
     ///
     /// `guard` is what lends the reference in the error. The loop that most programs need is [`update`](Self::update).
     ///

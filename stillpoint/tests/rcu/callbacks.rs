@@ -19,6 +19,7 @@ use support::deadline::deadline;
 use support::panics::message;
 #[cfg(target_os = "linux")]
 use support::threads::deny_threads;
+use support::time_limit::repetitions;
 use support::tracked::Tracked;
 use support::until::until;
 
@@ -26,14 +27,14 @@ use support::until::until;
 fn callbacks_of_a_thread_run_in_order_before_barrier() {
     stillpoint::domain! { struct Own; }
     const THREADS: usize = 4;
-    const EACH: usize = 5000;
     let _running = deadline();
+    let each = repetitions(5000);
     let seen: [&'static AtomicUsize; THREADS] = [(); THREADS].map(|()| &*Box::leak(Box::default()));
     let wrong: &'static AtomicUsize = Box::leak(Box::default());
     thread::scope(|scope| {
         for seen in seen {
             scope.spawn(move || {
-                for index in 0..EACH {
+                for index in 0..each {
                     let options = if index % 7 == 0 { LAZY } else { DeferOptions::new() };
                     let padding = [index; 5];
                     let check = move || {
@@ -51,7 +52,7 @@ fn callbacks_of_a_thread_run_in_order_before_barrier() {
         }
     });
     Own.barrier();
-    assert_eq!(seen.map(|seen| seen.load(Acquire)), [EACH; THREADS]);
+    assert_eq!(seen.map(|seen| seen.load(Acquire)), [each; THREADS]);
     assert_eq!(wrong.load(Relaxed), 0);
 }
 
@@ -429,7 +430,7 @@ fn callbacks_do_not_wait_for_readers_of_other_domains() {
     let guard = Stalled::enter();
     Stalled.call(of_stalled);
     until(|| Stalled.stats().sleeps != 0);
-    for round in 1..=100 {
+    for round in 1..=repetitions(100) {
         Other.call(of_other);
         until(|| others.load(Acquire) == round);
     }

@@ -18,6 +18,7 @@ use support::deadline::deadline;
 use support::panics::message;
 #[cfg(target_os = "linux")]
 use support::threads::deny_threads;
+use support::time_limit::repetitions;
 use support::until::until;
 use support::waiting::waiting_synchronize;
 
@@ -141,7 +142,7 @@ fn taking_a_cookie_starts_no_grace_period() {
 fn started_cookie_elapses_without_a_waiter() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    for round in 1..=100 {
+    for round in 1..=repetitions(100) as u64 {
         let guard = Own::enter();
         let readers = GracePeriod::start_in(Own);
         until(|| Own.stats().sleeps == round);
@@ -277,11 +278,12 @@ fn futures_share_grace_periods() {
     let _running = deadline();
     beside_a_section::<Own>(|section| {
         let (count, waker) = Count::new();
-        let mut futures: Vec<_> = (0..1000).map(|_| GracePeriod::now_in(Own).into_future()).collect();
+        let mut futures: Vec<_> =
+            (0..repetitions(1000)).map(|_| GracePeriod::now_in(Own).into_future()).collect();
         assert!(futures.iter_mut().all(|future| poll(future, &waker).is_pending()));
         assert_eq!(count.get(), 0);
         drop(section);
-        until(|| count.get() == 1000);
+        until(|| count.get() == futures.len());
         assert!(futures.iter_mut().all(|future| poll(future, &waker).is_ready()));
     });
     assert!(Own.stats().grace_periods <= 2, "{:?}", Own.stats());
@@ -346,7 +348,7 @@ fn dropped_future_leaves_no_waker_behind() {
         let ((dropped, of_dropped), (kept, of_kept)) = (Count::new(), Count::new());
         let readers = GracePeriod::now_in(Own);
         let mut keep: Vec<Elapse<Own>> = Vec::new();
-        for round in 0..1000 {
+        for round in 0..repetitions(1000) {
             let mut futures = [(); 5].map(|()| readers.into_future());
             assert!(futures.iter_mut().all(|future| poll(future, &of_dropped).is_pending()));
             if round % 10 == 0 {
@@ -423,8 +425,8 @@ fn waker_may_use_cookies() {
 fn mixed_waiters_lose_no_wake_up() {
     stillpoint::domain! { struct Own; }
     const WAITERS: usize = 32;
-    const ROUNDS: usize = 100;
     let _running = deadline();
+    let rounds = repetitions(100);
     let value = Rcu::new_in(0, Own);
     let (stop, start) = (AtomicBool::new(false), Barrier::new(WAITERS));
     thread::scope(|scope| {
@@ -434,7 +436,7 @@ fn mixed_waiters_lose_no_wake_up() {
                 scope.spawn(move || {
                     let wait_modes = wait_modes();
                     start.wait();
-                    for round in 0..ROUNDS {
+                    for round in 0..rounds {
                         let old = value.replace(round);
                         match (waiter + round) % (wait_modes.len() + 2) {
                             0 => Own.synchronize(),
@@ -452,7 +454,7 @@ fn mixed_waiters_lose_no_wake_up() {
         scope.spawn(|| {
             while !stop.load(Relaxed) {
                 let guard = Own::enter();
-                assert!(*value.load(&guard) < ROUNDS);
+                assert!(*value.load(&guard) < rounds);
                 drop(guard);
             }
         });

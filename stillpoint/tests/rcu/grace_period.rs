@@ -9,6 +9,7 @@ use stillpoint::Domain as _;
 use stillpoint::rcu::Rcu;
 use support::deadline::deadline;
 use support::panics::message;
+use support::time_limit::repetitions;
 use support::waiting::waiting_synchronize;
 
 #[test]
@@ -137,22 +138,22 @@ fn grace_periods_end_beside_overlapping_sections() {
 fn concurrent_callers_share_grace_periods() {
     stillpoint::domain! { struct Own; }
     const CALLERS: u64 = 32;
-    const ROUNDS: u64 = 50;
     let _running = deadline();
+    let rounds = repetitions(50) as u64;
     let start = Barrier::new(CALLERS as usize);
     thread::scope(|scope| {
         for _ in 0..CALLERS {
             scope.spawn(|| {
                 drop(Own::enter());
                 start.wait();
-                for _ in 0..ROUNDS {
+                for _ in 0..rounds {
                     Own.synchronize();
                 }
             });
         }
     });
     let stats = Own.stats();
-    assert_eq!(stats.callers, CALLERS * ROUNDS);
+    assert_eq!(stats.callers, CALLERS * rounds);
     assert!(stats.grace_periods <= stats.callers, "{stats:?}");
 }
 
@@ -182,7 +183,6 @@ fn callers_during_a_grace_period_share_the_next_one() {
 fn writes_before_synchronize_are_visible_after_it() {
     stillpoint::domain! { struct Own; }
     const CALLERS: usize = 32;
-    const ROUNDS: u64 = 200;
     // Relaxed, all of them: only the grace period orders the first store before the second.
     static WRITTEN: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
     static RETURNED: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
@@ -191,7 +191,7 @@ fn writes_before_synchronize_are_visible_after_it() {
         let writers: Vec<_> = (0..CALLERS)
             .map(|caller| {
                 scope.spawn(move || {
-                    for round in 1..=ROUNDS {
+                    for round in 1..=repetitions(200) as u64 {
                         WRITTEN[caller].store(round, Relaxed);
                         Own.synchronize();
                         RETURNED[caller].store(round, Relaxed);
@@ -221,7 +221,7 @@ fn several_domains_at_once_do_not_deadlock() {
         for _ in 0..3 {
             // All threads nest the domains in the same order: One outside Two.
             scope.spawn(|| {
-                for _ in 0..500 {
+                for _ in 0..repetitions(500) {
                     let guard = One::enter();
                     Two.synchronize();
                     drop(guard);
@@ -229,7 +229,7 @@ fn several_domains_at_once_do_not_deadlock() {
                 }
             });
             scope.spawn(|| {
-                for _ in 0..50_000 {
+                for _ in 0..repetitions(50_000) {
                     let outer = One::enter();
                     let inner = Two::enter();
                     drop((outer, inner));
@@ -289,7 +289,7 @@ fn grace_period_skips_readers_of_threads_that_have_exited() {
     thread::scope(|scope| {
         let threads = [(); 100].map(|()| {
             scope.spawn(|| {
-                (0..1000).for_each(|_| drop(Own::enter()));
+                (0..repetitions(1000)).for_each(|_| drop(Own::enter()));
                 all.wait();
             })
         });

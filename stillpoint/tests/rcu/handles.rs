@@ -14,6 +14,7 @@ use stillpoint::rcu::{GracePeriod, OwnedRef, Rcu, RcuOption, Ref, Retired};
 use stillpoint::{EnterSection, TakeBack, qsbr, srcu};
 use support::deadline::deadline;
 use support::panics::message;
+use support::time_limit::repetitions;
 use support::tracked::Tracked;
 
 stillpoint::domain! { struct Threads; }
@@ -153,15 +154,18 @@ mod each {
     }
 
     const THREADS: u64 = 4;
-    const UPDATES: u64 = 1000;
 
-    /// Returns the value, 0 at first, after each of `THREADS` threads has called `change` `UPDATES` times.
+    fn updates() -> u64 {
+        repetitions(1000) as u64
+    }
+
+    /// Returns the value, 0 at first, after each of `THREADS` threads has called `change` [`updates`] times.
     fn changed_by_threads<F: Flavour>(change: impl Fn(&Rcu<u64, F>, &F::Section) + Sync) -> u64 {
         let sum = Rcu::new_in(0, F::make());
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
-                    for _ in 0..UPDATES {
+                    for _ in 0..updates() {
                         sum.domain().within(|section| change(&sum, section));
                     }
                 });
@@ -182,7 +186,7 @@ mod each {
                 }
             }
         });
-        assert_eq!(sum, THREADS * UPDATES);
+        assert_eq!(sum, THREADS * updates());
     }
 
     pub fn concurrent_updates_with_a_guard_are_all_counted<F: Flavour>() {
@@ -190,7 +194,7 @@ mod each {
             drop(sum.update_with(section, |sum| sum + 1));
             drop(sum.modify_with(section, |sum| *sum += 1));
         });
-        assert_eq!(sum, 2 * THREADS * UPDATES);
+        assert_eq!(sum, 2 * THREADS * updates());
     }
 
     pub fn empty_pointer_is_filled_by_one_of_the_writers<F: Flavour>() {
@@ -569,7 +573,9 @@ fn values_of_size_zero_are_exchanged() {
     let _running = deadline();
     let value = Rcu::new_in((), Threads);
     let guard = Threads::enter();
-    assert!(value.compare_exchange(&guard, &(), Box::new(())).is_ok());
+    let seen = value.load(&guard);
+    drop(value.replace(()));
+    assert!(value.compare_exchange(&guard, seen, Box::new(())).is_ok());
     let empty: Rcu<[u8], Threads> = Rcu::from_box_in(Box::new([]), Threads);
     assert!(empty.compare_exchange(&guard, empty.load(&guard), Box::new([1])).is_ok());
     assert_eq!(*empty.load(&guard), [1]);

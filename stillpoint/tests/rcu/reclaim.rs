@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use stillpoint::Domain as _;
 use stillpoint::rcu::{Rcu, RcuDomain};
 use support::deadline::deadline;
+use support::time_limit::repetitions;
 use support::tracked::Tracked;
 
 /// Waits until `count` values have been dropped, without other activity.
@@ -39,11 +40,11 @@ fn value_retired_inside_a_section_is_dropped_after_it() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     // More than a thread may retire outside a section without bookkeeping.
-    const COUNT: usize = 100_000;
+    let count = repetitions(100_000);
     let _running = deadline();
     let value = Rcu::new_in(Tracked(&DROPS), Own);
     let guard = Own::enter();
-    for _ in 0..COUNT {
+    for _ in 0..count {
         drop(value.replace(Tracked(&DROPS)));
     }
     while Own.stats().sleeps == 0 {
@@ -51,7 +52,7 @@ fn value_retired_inside_a_section_is_dropped_after_it() {
     }
     assert_eq!(DROPS.load(Acquire), 0);
     drop(guard);
-    await_drops(&DROPS, COUNT);
+    await_drops(&DROPS, count);
 }
 
 #[test]
