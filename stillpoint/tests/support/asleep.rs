@@ -31,7 +31,7 @@ pub fn asleep_in<'scope, T: Send + 'scope>(
     let mut turns = 0;
     until(|| {
         turns += 1;
-        if cfg!(miri) { turns == 100 } else { sleeps(tid) || thread.is_finished() }
+        if cfg!(miri) { turns == 1000 } else { sleeps(tid) || thread.is_finished() }
     });
     thread
 }
