@@ -4,12 +4,11 @@
 # pin FOLDER [CRATE]: makes the lock file of the package in the folder. Fails if the package needs a crate that is listed
 # nowhere; in `ci/compat.sh record` it lists the crate. CRATE, an old release, takes the place of those with its name.
 pin() {
-    local others
+    local others metadata=(cargo metadata --quiet --format-version 1 --manifest-path "$1/Cargo.toml")
     { echo version = 4 && listed "${@:2}" | entries; } >"$1/Cargo.lock"
     # Cargo prefers the versions that it finds there, and drops what the package does not need.
     # Without the network if the crates are here.
-    cargo metadata --quiet --format-version 1 --manifest-path "$1/Cargo.toml" --offline >/dev/null 2>&1 ||
-        cargo metadata --quiet --format-version 1 --manifest-path "$1/Cargo.toml" >/dev/null || return
+    "${metadata[@]}" --offline >/dev/null 2>&1 || "${metadata[@]}" >/dev/null || return
     others=$(comm -23 <(crates_of "$1/Cargo.lock") <(listed "${@:2}"))
     [[ -n $others ]] || return 0
     if [[ ${recording-} ]]; then

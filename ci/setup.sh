@@ -102,7 +102,7 @@ tools=("cargo-public-api $cargo_public_api")
 [[ ! $release ]] || tools+=("cargo-fuzz $cargo_fuzz")
 has_tool() { [[ $("target/tools/bin/$1" --version 2>/dev/null) == *" $2" ]]; }
 for tool in "${tools[@]}"; do
-    has_tool $tool || retry cargo install --quiet --debug --locked --root target/tools "${tool/ /@}" ||
+    has_tool $tool || cargo install --quiet --debug --locked --root target/tools "${tool/ /@}" ||
         echo "cargo could not install $tool" >&2
 done
 has_ziglang() { [[ $(target/tools/python/bin/pip show ziglang 2>/dev/null) == *"Version: $ziglang"$'\n'* ]]; }

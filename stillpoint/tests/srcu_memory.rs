@@ -8,12 +8,14 @@ use std::ptr;
 use std::sync::atomic::{AtomicIsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu};
 use stillpoint::srcu::Domain;
 use support::deadline::deadline;
 use support::panics::message;
+use support::until::until;
 
 /// Counts large allocations, and lets them fail in threads that have requested that. Panics need small ones.
 struct Watched;
@@ -99,12 +101,15 @@ fn dropped_domain_leaves_no_memory_behind() {
         }
         last
     };
-    let before = settled();
-    (0..50).for_each(|_| round());
-    // The workers free the domains. The end of another test may have allocated, too.
-    while LIVE.load(Relaxed) > before + 10 {
-        thread::yield_now();
-    }
+    // Once more if the end of another test has allocated.
+    until(|| {
+        let before = settled();
+        (0..50).for_each(|_| round());
+        let (begin, is_free) = (Instant::now(), || LIVE.load(Relaxed) <= before);
+        // The workers free the domains.
+        until(|| is_free() || begin.elapsed() > Duration::from_secs(10));
+        is_free()
+    });
 }
 
 #[test]

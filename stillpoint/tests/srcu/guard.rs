@@ -14,6 +14,7 @@ use support::deadline::deadline;
 use support::panics::message;
 use support::time_limit::repetitions;
 use support::tracked::Tracked;
+use support::until::until;
 use tokio::runtime::{Builder, Runtime};
 
 fn fresh() -> Tracked {
@@ -276,24 +277,28 @@ fn handles_of_one_domain_are_equal() {
 #[test]
 fn hundred_thousand_guards_cost_at_most_two_wakeups() {
     let _running = deadline();
-    let domain = &Domain::new();
-    let guards: Vec<_> = (0..repetitions(100_000)).map(|_| domain.enter()).collect();
-    assert_eq!(domain.stats().readers, guards.len() as u64);
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| domain.synchronize());
-        until_it_sleeps(domain, 0);
-        // Begins later: the grace period does not wait for it, and it does not count down.
-        let late = domain.enter();
-        drop(domain.enter());
-        drop(guards);
-        writer.join().expect("no panic");
-        drop(late);
-    });
-    let stats = domain.stats();
-    assert_eq!((stats.readers, stats.sleeps), (0, 1), "{stats}");
-    // None if the leader, which has counted its sleep, loses its CPU before it sleeps.
-    assert!(stats.wakeups <= 3, "{stats}");
-    assert!(stats.heavy_fences <= 3, "{stats}");
+    let wakeups = || {
+        let domain = &Domain::new();
+        let guards: Vec<_> = (0..repetitions(100_000)).map(|_| domain.enter()).collect();
+        assert_eq!(domain.stats().readers, guards.len() as u64);
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| domain.synchronize());
+            until_it_sleeps(domain, 0);
+            // Begins later: the grace period does not wait for it, and it does not count down.
+            let late = domain.enter();
+            drop(domain.enter());
+            drop(guards);
+            writer.join().expect("no panic");
+            drop(late);
+        });
+        let stats = domain.stats();
+        assert_eq!((stats.readers, stats.sleeps), (0, 1), "{stats}");
+        assert!(stats.wakeups <= 3, "{stats}");
+        assert!(stats.heavy_fences <= 3, "{stats}");
+        stats.wakeups
+    };
+    // Once more if the leader, which had counted its sleep, lost its CPU before it slept.
+    until(|| wakeups() != 0);
 }
 
 #[test]

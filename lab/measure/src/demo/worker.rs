@@ -364,11 +364,13 @@ fn histogram() -> Histogram<u32> {
 
 #[cfg(test)]
 mod tests {
+    use support::deadline::deadline;
     use support::until::until;
 
     use super::*;
 
     fn check<S: Store>() {
+        let _running = deadline();
         let mut server = Server::<S>::new(&Rib::generate(100, SEED)).expect("a table");
         for (readers, updates) in [(1, Updates::Table), (4, Updates::Table), (1, Updates::OtherTable)] {
             let load = Load { readers, updates, synchronizes: true, cpus: None };
