@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The library's examples run to their end, and check their results. The features `tracing`, `metrics` and `serde` report
-# what they should, as does the page of statistics with `stillpoint top`, and the examples of the lock and of the hash map work. So does the service on tokio and hyper, and the
-# programs that measure it. Debug builds; takes some seconds after the builds of the tests.
+# what they should, as does the page of statistics with `stillpoint top`. The service on tokio and hyper answers its
+# clients. Debug builds; takes some seconds after the builds of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
@@ -24,12 +24,9 @@ cargo test --workspace --features stillpoint-integrations/tests --test metrics -
 cargo test --package stillpoint --features lock-events,metrics,tracing --doc --quiet metrics
 cargo test --package stillpoint-collections --features rayon,serde --test hash_map --quiet features::
 
-echo "-- the service on tokio and hyper, and its load"
+echo "-- the service on tokio and hyper"
 cargo test --package stillpoint-service --features service --quiet
-for program in service "load 0.1 1 8" polls; do
-    # shellcheck disable=SC2086 # with arguments
-    timeout 300 "${CARGO_TARGET_DIR:-target}"/debug/$program
-done
+timeout 300 "${CARGO_TARGET_DIR:-target}"/debug/service
 
 echo "-- locks of lock_api 0.5, guards that are Send, stall reports with the places of sections"
 features=(--package stillpoint --features lock_api_05,section-locations,send_guard)

@@ -1,12 +1,19 @@
 //! The data of the service, and what requests do with it.
+//!
+//! Configuration and sessions are in one [`srcu::Domain`], a value that belongs to the service: a request enters it once
+//! for both, could hold its guard across `.await`, and [`close`](srcu::Domain::close) waits for all of them at the end.
 
-use std::future::Future;
+use std::collections::hash_map::RandomState;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::runtime::Builder;
+use stillpoint::percpu::{Counter, Histogram};
+use stillpoint::rcu::Rcu;
+use stillpoint::srcu;
+use stillpoint_collections::HashMap;
 
 /// What can be changed while the service runs.
 #[derive(Debug)]
@@ -17,19 +24,17 @@ pub struct Config {
 
 /// A user who has logged in.
 #[derive(Debug)]
-pub struct Session {
+struct Session {
     user: String,
     visits: AtomicU64,
 }
 
 impl Session {
-    /// A session without visits.
-    pub fn new(user: String) -> Self {
+    fn new(user: String) -> Self {
         Self { user, visits: AtomicU64::new(0) }
     }
 
-    /// Appends the user's next page.
-    pub fn visit(&self, config: &Config, page: &mut Vec<u8>) {
+    fn visit(&self, config: &Config, page: &mut Vec<u8>) {
         // Relaxed: a number for the user.
         let visit = self.visits.fetch_add(1, Relaxed) + 1;
         writeln!(page, "{}, {}! Visit {visit}.", config.greeting, self.user).expect("a Vec grows");
@@ -37,40 +42,88 @@ impl Session {
 }
 
 /// The upper bounds of the classes of [`Data::metrics`], in seconds.
-pub const BOUNDS: [f64; 6] = [10e-6, 100e-6, 1e-3, 10e-3, 100e-3, 1.0];
+const BOUNDS: [f64; 6] = [10e-6, 100e-6, 1e-3, 10e-3, 100e-3, 1.0];
 
 /// The data of the service, which all its threads share.
-pub trait Data: Send + Sync + Sized + 'static {
-    /// Its name in tables and arguments.
-    const NAME: &str;
+#[derive(Debug)]
+pub struct Data {
+    domain: srcu::Domain,
+    config: Rcu<Config, srcu::Domain>,
+    sessions: HashMap<u64, Session, RandomState, srcu::Domain>,
+    requests: Counter,
+    nanoseconds: Histogram,
+}
 
-    /// The data of a new service.
-    fn new(config: Config) -> Self;
-
-    /// Changes the runtime that the service gets.
-    fn prepare(_runtime: &mut Builder) {}
+impl Data {
+    /// Returns the data of a new service.
+    pub fn new(config: Config) -> Self {
+        let domain = srcu::Domain::new();
+        Self {
+            config: Rcu::new_in(config, domain.clone()),
+            sessions: HashMap::new_in(domain.clone()),
+            requests: Counter::new(),
+            nanoseconds: Histogram::new(),
+            domain,
+        }
+    }
 
     /// Appends the next page of the session. Returns `false` if there is no such session.
-    fn page(&self, session: u64, page: &mut Vec<u8>) -> bool;
+    pub fn page(&self, session: u64, page: &mut Vec<u8>) -> bool {
+        let guard = self.domain.enter();
+        let Some(session) = self.sessions.get(&session, &guard) else { return false };
+        session.visit(self.config.load(&guard), page);
+        true
+    }
 
     /// Adds a session.
-    fn login(&self, session: u64, user: String);
+    pub fn login(&self, session: u64, user: String) {
+        self.sessions.insert(session, Session::new(user), &self.domain.enter());
+    }
 
     /// Removes the session. Returns `false` if there is no such session.
-    fn logout(&self, session: u64) -> bool;
+    pub fn logout(&self, session: u64) -> bool {
+        self.sessions.remove(&session, &self.domain.enter()).is_some()
+    }
 
     /// Returns the number of sessions.
-    fn sessions(&self) -> usize;
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
 
     /// Replaces the configuration: for requests that begin from now on.
-    fn configure(&self, config: Config);
+    pub fn configure(&self, config: Config) {
+        drop(self.config.replace(config));
+    }
 
     /// Counts a request.
-    fn count(&self, took: Duration);
+    pub fn count(&self, took: Duration) {
+        self.requests.add(1);
+        self.nanoseconds.record(took.as_nanos() as u64);
+    }
 
     /// Returns the counts in the text format of Prometheus.
-    fn metrics(&self) -> String;
+    pub fn metrics(&self) -> String {
+        let seen = self.nanoseconds.snapshot();
+        let mut text = format!(
+            "# HELP requests Requests answered.\n# TYPE requests counter\nrequests {}\n\
+             # HELP seconds The time of a request.\n# TYPE seconds histogram\n",
+            self.requests.sum()
+        );
+        for bound in BOUNDS {
+            let below = seen.buckets().take_while(|(_, highest, _)| *highest as f64 <= bound * 1e9);
+            let count: u64 = below.map(|(_, _, count)| count).sum();
+            writeln!(text, "seconds_bucket{{le=\"{bound}\"}} {count}").expect("a String grows");
+        }
+        let (count, sum) = (seen.count(), seen.sum() as f64 / 1e9);
+        write!(text, "seconds_bucket{{le=\"+Inf\"}} {count}\nseconds_sum {sum}\nseconds_count {count}\n")
+            .expect("a String grows");
+        text
+    }
 
     /// Waits until all that requests have removed is freed. No request runs any more.
-    fn shut_down(self: Arc<Self>) -> impl Future<Output = ()> + Send;
+    pub async fn shut_down(self: Arc<Self>) {
+        let domain = self.domain.clone();
+        drop(self);
+        domain.close().await;
+    }
 }

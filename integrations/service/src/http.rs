@@ -7,7 +7,6 @@
 //! | `DELETE /sessions/SESSION` | |
 //! | `PUT /config`, the body is a greeting | |
 //! | `GET /metrics` | the counts of requests |
-//! | `GET /cpu` | the CPU time of the process in nanoseconds |
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,12 +22,12 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
+use stillpoint_tokio::BuilderExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::cpu;
 use crate::data::{Config, Data};
 
 /// The longest body of a request, in bytes.
@@ -41,14 +40,12 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// If the system has no threads or descriptors left.
-pub fn runtime<D: Data>() -> io::Result<Runtime> {
-    let mut builder = Builder::new_multi_thread();
-    D::prepare(builder.worker_threads(2).enable_all());
-    builder.build()
+pub fn runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(2).enable_all().hint_idle_on_park().build()
 }
 
 /// Serves until `stop` is ready. Then finishes the requests that have begun, and shuts the data down.
-pub async fn serve<D: Data>(listener: TcpListener, data: Arc<D>, stop: impl Future<Output = ()>) {
+pub async fn serve(listener: TcpListener, data: Arc<Data>, stop: impl Future<Output = ()>) {
     let (mut connections, graceful) = (JoinSet::new(), GracefulShutdown::new());
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -74,12 +71,7 @@ pub async fn serve<D: Data>(listener: TcpListener, data: Arc<D>, stop: impl Futu
     data.shut_down().await;
 }
 
-fn connect<D: Data>(
-    stream: TcpStream,
-    data: Arc<D>,
-    connections: &mut JoinSet<()>,
-    graceful: &GracefulShutdown,
-) {
+fn connect(stream: TcpStream, data: Arc<Data>, connections: &mut JoinSet<()>, graceful: &GracefulShutdown) {
     // An answer is one write.
     if let Err(error) = stream.set_nodelay(true) {
         return eprintln!("a connection ended at once: {error}");
@@ -88,7 +80,7 @@ fn connect<D: Data>(
         let data = Arc::clone(&data);
         async move {
             let begin = Instant::now();
-            let (status, body) = answer(&*data, request).await;
+            let (status, body) = answer(&data, request).await;
             data.count(begin.elapsed());
             let mut response = Response::new(Full::new(Bytes::from(body)));
             *response.status_mut() = status;
@@ -102,14 +94,13 @@ fn connect<D: Data>(
     });
 }
 
-async fn answer<D: Data>(data: &D, request: Request<Incoming>) -> (StatusCode, Vec<u8>) {
+async fn answer(data: &Data, request: Request<Incoming>) -> (StatusCode, Vec<u8>) {
     let none = |status| (status, Vec::new());
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     let number = |prefix: &str| path.strip_prefix(prefix).and_then(|number| number.parse().ok());
     match (&head.method, path) {
         (&Method::GET, "/metrics") => (StatusCode::OK, data.metrics().into_bytes()),
-        (&Method::GET, "/cpu") => (StatusCode::OK, cpu::of_process().as_nanos().to_string().into_bytes()),
         (&Method::GET, _) => {
             let mut page = Vec::with_capacity(128);
             match number("/page/").is_some_and(|session| data.page(session, &mut page)) {

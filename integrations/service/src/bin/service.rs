@@ -14,9 +14,8 @@ use std::time::Duration;
 
 use stillpoint::statistics_page;
 use stillpoint_service::client::Client;
-use stillpoint_service::data::{Config, Data as _};
+use stillpoint_service::data::{Config, Data};
 use stillpoint_service::http::{runtime, serve};
-use stillpoint_service::on_stillpoint::OnStillpoint;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -28,8 +27,8 @@ const CLIENTS: u64 = 100;
 const VISITS: u64 = 100;
 
 fn main() -> Result<()> {
-    let data = Arc::new(OnStillpoint::new(Config { greeting: "Hello".into() }));
-    runtime::<OnStillpoint>()?.block_on(async {
+    let data = Arc::new(Data::new(Config { greeting: "Hello".into() }));
+    runtime()?.block_on(async {
         let Some(address) = env::args().nth(1) else { return demonstrate(data).await };
         let listener = TcpListener::bind(&address).await?;
         println!("serving on {}", listener.local_addr()?);
@@ -51,7 +50,7 @@ fn main() -> Result<()> {
     })
 }
 
-async fn demonstrate(data: Arc<OnStillpoint>) -> Result<()> {
+async fn demonstrate(data: Arc<Data>) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let (stop, stopped) = oneshot::channel::<()>();
