@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The package that crates.io would get builds with the oldest supported Rust and glibc, and is refused with a clear message
-# on targets without atomics of 64 bits (`ci/portable.sh` checks other systems). The public API of each package is that of ci/api, with the traits that types have
-# by derives or as auto traits (`ci/package.sh record` updates these files). `ci/fallback.sh` tests the package.
+# on targets without atomics of 64 bits (`ci/portable.sh` checks other systems). The public API of each package is that of
+# ci/api (`ci/package.sh record` updates these files). `ci/fallback.sh` tests the package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
