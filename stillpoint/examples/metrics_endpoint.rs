@@ -19,6 +19,9 @@ use stillpoint::percpu::{Counter, Histogram};
 
 const WORKERS: usize = 4;
 
+/// The upper bounds of the buckets, in nanoseconds: the same at each scrape, as rates of buckets need it.
+const BOUNDS: [u64; 6] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
 static REQUESTS: Counter = Counter::new();
 static IN_FLIGHT: Counter<i64> = Counter::new();
 static LATENCY: Histogram = Histogram::new();
@@ -46,10 +49,9 @@ fn metrics() -> String {
          # TYPE requests_in_flight gauge\nrequests_in_flight {in_flight}\n\
          # TYPE request_seconds histogram\n"
     );
-    let mut count = 0;
-    for (_, highest, requests) in latency.buckets() {
-        count += requests;
-        let seconds = highest as f64 / 1e9;
+    let count = latency.count();
+    for (bound, count) in latency.cumulative(BOUNDS) {
+        let seconds = bound as f64 / 1e9;
         let _ = writeln!(text, "request_seconds_bucket{{le=\"{seconds}\"}} {count}");
     }
     let _ = writeln!(text, "request_seconds_bucket{{le=\"+Inf\"}} {count}");
@@ -101,6 +103,12 @@ fn value(answer: &str, metric: &str) -> f64 {
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {metric} in:\n{answer}"))
 }
 
+/// Returns the bounds of the buckets.
+fn bounds(answer: &str) -> Vec<&str> {
+    let bucket = |line| str::strip_prefix(line, "request_seconds_bucket")?.split(' ').next();
+    answer.lines().filter_map(bucket).collect()
+}
+
 fn main() -> io::Result<()> {
     let address = env::args().nth(1);
     let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0"))?;
@@ -126,6 +134,7 @@ fn main() -> io::Result<()> {
     print!("{}", last.split("\r\n\r\n").nth(1).unwrap_or_default());
     assert!(get(at, "/")?.contains(" 404 "));
     assert!(value(&first, "requests_total") <= value(&last, "requests_total"));
+    assert_eq!(bounds(&first), bounds(&last));
     assert_eq!(value(&last, "requests_total"), made as f64);
     assert_eq!(value(&last, "request_seconds_count"), made as f64);
     assert_eq!(value(&last, "requests_in_flight"), 0.0);

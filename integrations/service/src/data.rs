@@ -41,8 +41,8 @@ impl Session {
     }
 }
 
-/// The upper bounds of the classes of [`Data::metrics`], in seconds.
-const BOUNDS: [f64; 6] = [10e-6, 100e-6, 1e-3, 10e-3, 100e-3, 1.0];
+/// The upper bounds of the classes of [`Data::metrics`], in nanoseconds.
+const BOUNDS: [u64; 6] = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
 /// The data of the service, which all its threads share.
 #[derive(Debug)]
@@ -109,10 +109,9 @@ impl Data {
              # HELP seconds The time of a request.\n# TYPE seconds histogram\n",
             self.requests.sum()
         );
-        for bound in BOUNDS {
-            let below = seen.buckets().take_while(|(_, highest, _)| *highest as f64 <= bound * 1e9);
-            let count: u64 = below.map(|(_, _, count)| count).sum();
-            writeln!(text, "seconds_bucket{{le=\"{bound}\"}} {count}").expect("a String grows");
+        for (bound, count) in seen.cumulative(BOUNDS) {
+            let seconds = bound as f64 / 1e9;
+            writeln!(text, "seconds_bucket{{le=\"{seconds}\"}} {count}").expect("a String grows");
         }
         let (count, sum) = (seen.count(), seen.sum() as f64 / 1e9);
         write!(text, "seconds_bucket{{le=\"+Inf\"}} {count}\nseconds_sum {sum}\nseconds_count {count}\n")

@@ -128,6 +128,24 @@ impl Snapshot {
         counted.map(|(bucket, &count)| (lowest(bucket), highest(bucket), count))
     }
 
+    /// Returns for each bound how many values are at most that: the buckets of Prometheus, of which the set is the same
+    /// at each scrape. A bound inside a bucket leaves out the values of that bucket, which are at most an eighth apart.
+    ///
+    /// ```
+    /// let latency = stillpoint::percpu::Histogram::new();
+    /// latency.record(1500);
+    /// let counts: Vec<_> = latency.snapshot().cumulative([1000, 10_000]).collect();
+    /// assert_eq!(counts, [(1000, 0), (10_000, 1)]);
+    /// ```
+    #[doc(alias("prometheus", "le"))]
+    pub fn cumulative<I: IntoIterator<Item = u64>>(&self, bounds: I) -> impl Iterator<Item = (u64, u64)> {
+        bounds.into_iter().map(|bound| {
+            let last = bucket(bound);
+            let whole = last + usize::from(highest(last) == bound);
+            (bound, self.counts[..whole].iter().sum())
+        })
+    }
+
     /// Returns the highest value of the bucket in which the given part of all values ends: 0.5 for the median, 1 for
     /// the maximum. Returns `None` if there are no values.
     ///
@@ -231,6 +249,19 @@ mod tests {
             next = high.wrapping_add(1);
         }
         assert_eq!(next, 0, "the last bucket ends with the last number");
+    }
+
+    #[test]
+    fn cumulative_count_has_the_buckets_up_to_the_bound() {
+        let counts = (0..BUCKETS).map(|bucket| bucket as u64 + 1).collect();
+        let snapshot = Snapshot { counts, sum: 0 };
+        // In any order: each bound is counted by itself.
+        let bounds = [u64::MAX, 0, 7, 16, 17, 1000, u64::MAX - 1];
+        for (bound, count) in snapshot.cumulative(bounds) {
+            let below = snapshot.buckets().take_while(|&(_, highest, _)| highest <= bound);
+            assert_eq!(count, below.map(|(.., count)| count).sum::<u64>(), "{bound}");
+        }
+        assert!(snapshot.cumulative(bounds).map(|(bound, _)| bound).eq(bounds));
     }
 
     #[test]
