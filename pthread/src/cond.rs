@@ -7,7 +7,7 @@
 //!
 //! | word [`Cond::waiters`] | [`Cond::sequence`] | whose |
 //! |---|---|---|
-//! | [`OURS`], and the number of waiters | (stillpoint's list) | stillpoint's |
+//! | [`OURS`], the number of waiters, and its generation | (stillpoint's list) | stillpoint's |
 //! | not `OURS` | 0 | undecided, and there are no waiters; a shared one is the C library's |
 //! | not `OURS`, and the C library's number of waiters | more | the C library's |
 //!
@@ -21,7 +21,8 @@
 //!
 //! A program may destroy a variable once it has notified all waiters. A waiter whose time is over at that moment may
 //! be about to use the list. So waiters are counted until they no longer access the object, and `pthread_cond_destroy`
-//! waits for them. The flag with which it does so, and the shift of the count, are those of the C library.
+//! waits for them. The flag with which it does so, and the shift of the count, are those of the C library. The count
+//! belongs to a generation of processes: in the child of a fork, threads of the parent do not count.
 
 use core::ffi::c_int;
 use core::mem;
@@ -30,7 +31,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use libc::{pthread_cond_t, pthread_mutex_t};
 use rustix::thread::futex;
 use stillpoint::lock::Condvar;
-use stillpoint::lock::pthread::NOT_NOTIFIED;
+use stillpoint::lock::pthread::{NOT_NOTIFIED, generation};
 
 use crate::mutex;
 use crate::original;
@@ -54,7 +55,9 @@ const SHARED: u32 = 1;
 /// A thread waits in `pthread_cond_destroy`.
 const DESTROYING: u32 = 4;
 const ONE_WAITER: u32 = 8;
-/// It is stillpoint's. Linux has fewer threads than such a count.
+/// The generation of the count: that of the process, modulo 64. Linux has fewer threads than the bits below can count.
+const GENERATION: u32 = 63 << 25;
+/// It is stillpoint's.
 const OURS: u32 = 1 << 31;
 
 /// The functions that a wait uses.
@@ -75,8 +78,25 @@ impl Cond {
         unsafe { &*(&raw const self.list).cast::<AtomicU64>() }
     }
 
+    /// The number of waiters if it is not ours.
     fn count(word: u32) -> u32 {
-        (word & !OURS) / ONE_WAITER
+        word / ONE_WAITER
+    }
+
+    /// Returns a word of ours, of an earlier generation perhaps, as one of the generation of this process.
+    fn current(word: u32) -> u32 {
+        let generation = (generation() as u32) << GENERATION.trailing_zeros() & GENERATION;
+        if word & GENERATION == generation { word } else { word & (OURS | ONE_WAITER - 1) | generation }
+    }
+
+    fn count_of_ours(word: u32) -> u32 {
+        (Self::current(word) & !(OURS | GENERATION)) / ONE_WAITER
+    }
+
+    /// The calling thread is about to access the list.
+    fn enter(&self) {
+        // Relaxed, both: the mutex orders it.
+        let _ = self.waiters.fetch_update(Relaxed, Relaxed, |word| Some(Self::current(word) + ONE_WAITER));
     }
 
     fn route(&self, is_plain: bool) -> Route {
@@ -100,7 +120,7 @@ impl Cond {
         let address = &raw const self.waiters;
         // Release: what this thread did with the object; pairs with the Acquire in `pthread_cond_destroy`.
         let word = self.waiters.fetch_sub(ONE_WAITER, Release);
-        if word & DESTROYING != 0 && Self::count(word) == 1 {
+        if word & DESTROYING != 0 && Self::count_of_ours(word) == 1 {
             // SAFETY: the kernel wakes by the address, and does not access it.
             let _ = futex::wake(unsafe { &*address }, futex::Flags::PRIVATE, i32::MAX as u32);
         }
@@ -144,8 +164,7 @@ unsafe extern "C" fn stillpoint_cond_begin(
 ) -> c_int {
     // SAFETY: as above.
     let this = unsafe { cond(variable) };
-    // Relaxed: the mutex orders it.
-    this.waiters.fetch_add(ONE_WAITER, Relaxed);
+    this.enter();
     // SAFETY: the caller ends the wait.
     *node = unsafe { this.list.begin_wait() };
     // SAFETY: as above.
@@ -252,7 +271,7 @@ unsafe extern "C" fn pthread_cond_destroy(variable: *mut pthread_cond_t) -> c_in
     }
     // Acquire, both: the waiters are done with the object; pairs with the Release in `leave`.
     let mut word = this.waiters.fetch_or(DESTROYING, Acquire);
-    while Cond::count(word) != 0 {
+    while Cond::count_of_ours(word) != 0 {
         let _ = futex::wait(&this.waiters, futex::Flags::PRIVATE, word | DESTROYING, None);
         word = this.waiters.load(Acquire);
     }

@@ -383,13 +383,29 @@ static void *contend(void *argument)
     return NULL;
 }
 
+static void *wait_until_state(void *argument)
+{
+    struct shared *shared = argument;
+    OK(pthread_mutex_lock(&shared->mutex));
+    shared->count = 1;
+    while (!shared->state)
+        OK(pthread_cond_wait(&shared->cond, &shared->mutex));
+    OK(pthread_mutex_unlock(&shared->mutex));
+    return NULL;
+}
+
 /* The child has what the forking thread held, and can use its locks. */
 static void forked_child_uses_locks(void)
 {
-    struct shared *shared = fresh_page();
-    pthread_t threads[4];
+    struct shared *shared = fresh_page(), *waited = fresh_page();
+    pthread_t threads[4], waiter = start(wait_until_state, waited);
     for (int t = 0; t < 4; t++)
         threads[t] = start(contend, shared);
+    for (bool waits = false; !waits;) {
+        OK(pthread_mutex_lock(&waited->mutex));
+        waits = waited->count;
+        OK(pthread_mutex_unlock(&waited->mutex));
+    }
     for (int i = 0; i < 100; i++) {
         OK(pthread_mutex_lock(&shared->mutex));
         pid_t child = fork();
@@ -397,6 +413,12 @@ static void forked_child_uses_locks(void)
         if (child == 0) {
             struct timespec until = after(CLOCK_REALTIME, 1000000);
             alarm(60);
+            if (ours()) { /* The thread that waits is the parent's. */
+                OK(pthread_mutex_lock(&waited->mutex));
+                if (i % 2)
+                    CHECK(pthread_cond_timedwait(&waited->cond, &waited->mutex, &until) == ETIMEDOUT);
+                OK(pthread_cond_destroy(&waited->cond));
+            }
             OK(pthread_mutex_unlock(&shared->mutex));
             OK(pthread_mutex_lock(&shared->mutex));
             CHECK(pthread_cond_timedwait(&shared->cond, &shared->mutex, &until) == ETIMEDOUT);
@@ -410,6 +432,11 @@ static void forked_child_uses_locks(void)
     stop = true;
     for (int t = 0; t < 4; t++)
         OK(pthread_join(threads[t], NULL));
+    OK(pthread_mutex_lock(&waited->mutex));
+    waited->state = 1;
+    OK(pthread_cond_broadcast(&waited->cond));
+    OK(pthread_mutex_unlock(&waited->mutex));
+    OK(pthread_join(waiter, NULL));
 }
 
 static void *wait_interrupted(void *argument)

@@ -11,6 +11,12 @@ pub use rwlock::WordRwLock;
 #[cfg(not(loom))]
 pub const NOT_NOTIFIED: u32 = super::mutex::nodes::WAITING_PARKED;
 
+/// Returns the number of forks between the process and its first ancestor that used a lock.
+#[cfg(not(loom))]
+pub fn generation() -> u64 {
+    super::mutex::nodes::table().generation()
+}
+
 /// The reader-writer lock with the policy of the others.
 #[cfg(not(loom))]
 pub type WordRwLock = rwlock::WordRwLock<super::policy::DefaultPolicy>;
