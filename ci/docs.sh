@@ -39,6 +39,18 @@ while read -r page link; do
     [[ -e $(dirname "$page")/$link ]] || { echo "$page has a link to nowhere: $link" >&2; exit 1; }
 done <"$scratch/links"
 
+echo "-- paths in backticks, in pages and comments"
+while read -r path; do
+    grep --quiet -E "(^|/)${path//./\\.}" "$scratch/files" || { echo "there is no $path: $(git grep -lF "\`$path" | tr '\n' ' ')" >&2; exit 1; }
+done < <(git ls-files >"$scratch/files"; git grep -ohE '`([A-Za-z0-9_.-]+/)*[A-Za-z0-9_.-]+(\.(rs|sh|md|pml|patch|litmus|awk|py)|/)`' |
+    tr -d '`' | sed 's|^[./]*||' | grep -vE '^(ci/run|ci/mutants/NAME\.patch|tests/PROGRAM|cargo/|target/|vendor/|report/|$)' | sort -u)
+# And what a page calls module::item is in the module: a file, or a folder.
+while read -r name; do
+    module=${name%::*} module=${module##*::}
+    grep -E "/$module(/.*)?\.rs\$" "$scratch/files" | xargs grep --quiet -wF "${name##*::}" /dev/null ||
+        { echo "there is no $name: $(git grep -lF "\`$name\`" '*.md' | tr '\n' ' ')" >&2; exit 1; }
+done < <(grep -ohE '`([a-z_]+::)+[A-Za-z_0-9]+`' docs/*.md models/README.md | tr -d '`' | grep -vE '^(std|core|tokio|mem|libc|loom)::' | sort -u)
+
 export RUSTDOCFLAGS="-D warnings"
 cargo doc --workspace --no-deps
 cargo doc --package stillpoint --no-deps --features tracing,metrics,lock-events,lock_api_05,section-locations,serde,signal-fence,statistics-page

@@ -96,7 +96,8 @@
 //! - Readers that wait, and writers that wait for readers, spin for some microseconds, then yield their CPUs up to eight
 //!   times, then sleep.
 //! - Where the kernel lacks or denies `membarrier`, readers execute fences; where rseq is missing, atomic instructions.
-//!   If `membarrier` is denied after it was chosen, writes panic and release the lock.
+//!   If `membarrier` is denied after it was chosen, a write that needs a fence ends the process, as `lock_api` 0.4 may not
+//!   unwind there; a write with a time limit panics and releases the lock, and so does any write of `lock_api` 0.5.
 //! - A signal handler may call `try_read`, and unlock what it has read; nothing else. In a library that is loaded at run
 //!   time, the first read of a thread must not be in a handler. If the C library does not register
 //!   rseq, its thread must have called [`percpu::register_thread`](crate::percpu::register_thread) before, which allocates.

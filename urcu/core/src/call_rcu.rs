@@ -32,9 +32,9 @@ pub struct Workers {
     /// The list of the others, which the lock protects.
     first: AtomicPtr<Worker>,
     pub(crate) cpus: CpuTable,
-    /// LockGuard while the default worker is started, also under `lock`.
+    /// A thread holds it while it starts the default worker, perhaps with `lock`.
     pub(crate) starting: Lock,
-    /// LockGuard by the thread in `rcu_barrier`.
+    /// The thread in `rcu_barrier` holds it.
     pub(crate) barrier_lock: Lock,
     pub(crate) hooks: Hooks,
 }

@@ -41,9 +41,9 @@ pub trait DeferRcu: Flavor {
 /// The threads that are registered for `defer_rcu`, and the thread that makes their calls.
 #[derive(Debug)]
 pub struct Deferring {
-    /// LockGuard while functions are called, and while calls leave the list.
+    /// A thread holds it while it calls functions, and while calls leave the list.
     running: Lock,
-    /// LockGuard for a moment while the list changes, and while the thread is started; also under `running`.
+    /// A thread holds it for a moment to change the list or to start the thread, perhaps with `running`.
     lock: Lock,
     /// Either lock protects the list for readers.
     first: AtomicPtr<Calls>,

@@ -13,7 +13,7 @@ use crate::generation::generation;
 pub struct Lock(AtomicU32);
 
 const HELD: u32 = 1;
-/// LockGuard, and perhaps waited for.
+/// Held, and a thread may wait for it.
 const CONTENDED: u32 = 2;
 const SHIFT: u32 = 2;
 

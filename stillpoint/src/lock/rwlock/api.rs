@@ -136,8 +136,8 @@ fn until(instant: Instant) -> Timeout {
     at(instant).map_or(Timeout::Never, Timeout::At)
 }
 
-/// `lock_api` locks again under a live guard (`unlocked`, `bump`), which must not be dropped without the lock.
-/// Version 0.5 aborts by itself there, if the fence of a write is denied.
+/// Ends the process if the fence of a write is denied: `lock_api` locks again under a live guard (`unlocked`, `bump`), which
+/// must not be dropped without the lock. Version 0.5 aborts by itself in these two.
 struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
@@ -146,7 +146,7 @@ impl Drop for AbortOnUnwind {
     }
 }
 
-// SAFETY: see the invariants of `rw`. Writers exclude each other, and upgradable readers, by the queued lock.
+// SAFETY: see the invariants of [`gate`](super::gate). Writers exclude each other, and upgradable readers, by the queued lock.
 unsafe impl<const RECURSIVE: bool> lock_api::RawRwLock for RawRwLockOf<RECURSIVE> {
     const INIT: Self = Self(RawRw::new());
 
