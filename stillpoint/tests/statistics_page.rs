@@ -202,6 +202,32 @@ mod linux {
     }
 
     #[test]
+    fn page_keeps_the_domain_with_most_callbacks() {
+        if !is_alone(page_keeps_the_domain_with_most_callbacks) {
+            return;
+        }
+        let _running = deadline();
+        let domains: Vec<_> = (0..80).map(|_| Domain::new()).collect();
+        let (last, others) = domains.split_last().expect("domains");
+        let guards: Vec<_> = domains.iter().map(Domain::enter).collect();
+        let waits = |domain: &Domain| !domain.stats().waiting.is_zero();
+        for domain in others {
+            domain.call(|| ());
+        }
+        until(|| others.iter().all(waits));
+        for _ in 0..10 {
+            last.call(|| ());
+        }
+        // All others have waited for longer.
+        until(|| waits(last));
+        statistics_page::publish(INTERVAL).expect("a page");
+        let text = sample().1;
+        assert_eq!(text.matches("\"made_at\"").count(), 64, "{text}");
+        assert!(text.contains("\"queued\":10,"), "{text}");
+        drop(guards);
+    }
+
+    #[test]
     fn child_of_a_fork_publishes_a_page_of_its_own() {
         if !fork::is_alone(child_of_a_fork_publishes_a_page_of_its_own) {
             return;

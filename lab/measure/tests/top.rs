@@ -198,7 +198,7 @@ fn json_names_the_stalled_thread_the_blocked_worker_and_the_backlog() {
 
     let shown = watched.top(&["--count", "2", "--interval", "0.05"]);
     let shown = String::from_utf8(shown.stdout).expect("text");
-    assert!(shown.contains(&format!("for thread {reader} (slow reader), which registered at")), "{shown}");
+    assert!(shown.contains(&format!("thread {reader} (slow reader) holds up grace period")), "{shown}");
     assert_eq!(shown.matches("process ").count(), 2, "{shown}");
     assert!(!shown.contains('\u{1b}'), "no terminal, no escapes: {shown:?}");
 }

@@ -10,6 +10,7 @@ use super::page::LONGEST;
 use crate::fence;
 use crate::reclaim::fork::samples;
 use crate::reclaim::sample::DomainSample;
+use crate::reclaim::stats::Stats;
 use crate::reclaim::worker_pool;
 use crate::sys::shared_page::pid_namespace;
 
@@ -48,14 +49,7 @@ pub(super) fn json(interval: Duration, took: Duration) -> String {
     #[cfg(feature = "srcu")]
     domains.extend(crate::srcu::Domain::samples());
     let domains_in_use = domains.len();
-    if domains_in_use > LISTED {
-        let waits = |domain: &DomainSample| {
-            let stats = &domain.stats;
-            (stats.waiting, stats.queued_bytes, stats.queued, stats.grace_periods)
-        };
-        domains.sort_by_key(|domain| core::cmp::Reverse(waits(domain)));
-        domains.truncate(LISTED);
-    }
+    keep(&mut domains, LISTED);
     loop {
         let document = Document {
             library: env!("CARGO_PKG_VERSION"),
@@ -78,7 +72,23 @@ pub(super) fn json(interval: Duration, took: Duration) -> String {
         if json.len() <= LONGEST {
             return json;
         }
-        domains.truncate(domains.len() / 2);
+        let half = domains.len() / 2;
+        keep(&mut domains, half);
+    }
+}
+
+/// Keeps `number` domains: a third for the longest wait, a third for the most callbacks, a third for the most bytes. What
+/// is first by one measure is kept, whatever others say.
+fn keep(domains: &mut Vec<DomainSample>, number: usize) {
+    let measures: [fn(&Stats) -> u64; 3] =
+        [|stats| stats.waiting.as_nanos() as u64, |stats| stats.queued, |stats| stats.queued_bytes];
+    if domains.len() > number {
+        let mut kept = 0;
+        for (measure, left) in measures.into_iter().zip([3, 2, 1]) {
+            domains[kept..].sort_by_key(|domain| core::cmp::Reverse(measure(&domain.stats)));
+            kept += (number - kept).div_ceil(left);
+        }
+        domains.truncate(number);
     }
 }
 

@@ -63,7 +63,7 @@
 //! | `fence` | `backend` and `why`, or `null` before the choice; [`fence::Stats`](crate::fence::Stats) |
 //! | `locks` | `lock::Events`, or `null` |
 //! | `workers_idle` | whether a thread of the library has nothing to do |
-//! | `domains_in_use` | the number of domains; only the 64 in which most waits are listed |
+//! | `domains_in_use` | the number of domains; at most 64 are listed: those with the longest waits, the most callbacks and the most bytes |
 //! | `domains` | a list: see below |
 //!
 //! | field of a domain | contents |
@@ -71,7 +71,7 @@
 //! | `name`, `made_at` | as in [stall reports](crate::rcu#stalls) |
 //! | `stats` | [`Stats`](crate::rcu::Stats) |
 //! | `limits` | [`Limits`](crate::rcu::Limits) |
-//! | `worker` | `state`: `idle`, `parked`, `lazy_wait`, `rate_limited` or `running`; `thread`, and `running`, how long it has run callbacks without a break; `waiting`, how long it has waited for a grace period |
+//! | `worker` | `state`: `idle`, `parked`, `lazy_wait`, `rate_limited` or `running`; `thread`, and `running`, how long it has run callbacks: a batch of them, which ends after about a millisecond, or the one that takes longer; `waiting`, how long it has waited for a grace period |
 //! | `grace_period` | `null`, or the one in progress: `number`; `waited`, for readers; `readers`, how many it waits for; at most 16 `threads` (`id`, `name`, `registered_at`, `section_at`, `has_exited`), or where `sections` began (`at`, `count`) |
 
 mod document;

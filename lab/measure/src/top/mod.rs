@@ -103,8 +103,7 @@ fn print(text: &str, is_json: bool, is_further: bool) -> io::Result<()> {
         // Some terminals do not know their size, which is then 0.
         Ok((columns @ 1.., rows @ 1..)) if !is_json && out.is_terminal() => {
             queue!(out, Clear(ClearType::All), MoveTo(0, 0))?;
-            for line in text.lines().take(usize::from(rows).saturating_sub(1)) {
-                let line: String = line.chars().take(columns.into()).collect();
+            for line in screen(text, columns.into()).take(usize::from(rows).saturating_sub(1)) {
                 writeln!(out, "{line}")?;
             }
         }
@@ -114,4 +113,24 @@ fn print(text: &str, is_json: bool, is_further: bool) -> io::Result<()> {
         }
     }
     out.flush()
+}
+
+/// Returns the lines of a terminal with so many columns: a row of a table is cut, other lines are continued.
+fn screen(text: &str, columns: usize) -> impl Iterator<Item = String> {
+    text.lines().flat_map(move |line| {
+        let characters: Vec<char> = line.chars().collect();
+        let most = if line.starts_with('|') { 1 } else { usize::MAX };
+        let mut pieces: Vec<String> = characters.chunks(columns).take(most).map(String::from_iter).collect();
+        pieces.resize(pieces.len().max(1), String::new());
+        pieces
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn screen_cuts_rows_and_continues_other_lines() {
+        let lines: Vec<_> = super::screen("| row |\n\nthread 7", 4).collect();
+        assert_eq!(lines, ["| ro", "", "thre", "ad 7"]);
+    }
 }

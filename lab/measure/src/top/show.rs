@@ -1,5 +1,6 @@
 //! A sample as text. Rates are those since the sample before.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
@@ -45,12 +46,13 @@ pub(super) fn text(shown: &Shown<'_>) -> String {
     {
         text.push_str(&line);
     }
-    domains(&mut text, document, *previous, seconds);
+    // Before the table, of which a terminal may show the first rows only.
     let details: String = sorted(document).into_iter().flat_map(details).take(MOST).collect();
     if !details.is_empty() {
         text.push('\n');
         text.push_str(&details);
     }
+    domains(&mut text, document, *previous, seconds);
     text
 }
 
@@ -100,10 +102,10 @@ fn workers(document: &Document) -> String {
     format!("workers  {running} run callbacks now, {idle}\n")
 }
 
-/// Returns the domains by name, as the page has them in any order.
+/// Returns the domains, those with the most callbacks first, and then by name.
 fn sorted(document: &Document) -> Vec<&Domain> {
     let mut domains: Vec<_> = document.domains.iter().collect();
-    domains.sort_by_key(|domain| (&domain.name, &domain.made_at));
+    domains.sort_by_key(|domain| (Reverse(domain.stats.queued), &domain.name, &domain.made_at));
     domains.truncate(MOST);
     domains
 }
@@ -149,7 +151,9 @@ fn domains(text: &mut String, document: &Document, previous: Option<&Document>, 
     let title = match left_out {
         0 if all == 1 => "1 domain".to_owned(),
         0 => format!("{all} domains"),
-        _ => format!("{all} domains, of which {left_out} are left out, in which less waits"),
+        _ => format!(
+            "{all} domains, of which {left_out} are left out: none with the longest wait, most callbacks or most bytes"
+        ),
     };
     writeln!(text, "{}", Grid::new(&title, &heads, rows)).expect("a String grows");
 }
@@ -175,41 +179,37 @@ fn worker(worker: &Worker) -> String {
     }
 }
 
-/// Returns the lines about what a domain waits for.
+/// Returns the lines about what a domain waits for. They begin with the thread that is to blame: a terminal may show the
+/// first 80 columns only.
 fn details(domain: &Domain) -> Vec<String> {
     let mut lines = Vec::new();
     let of = name(domain);
     if let Some(GracePeriod { number, waited: Some(waited), readers, threads, sections }) =
         &domain.grace_period
     {
-        let (number, waited) = (count(*number), time(*waited));
+        let up = format!("up grace period {} of {of}, which has waited {}", count(*number), time(*waited));
         for reader in threads.iter().take(MOST) {
-            lines.push(format!("{of}: grace period {number} has waited {waited} for {}\n", thread(reader)));
+            lines.push(format!("{} holds {up}{}\n", thread(reader), places(reader)));
         }
-        if threads.is_empty() {
+        let more = readers.unwrap_or(0).saturating_sub(threads.len() as u64);
+        if !threads.is_empty() && more != 0 {
+            lines.push(format!("{more} more threads hold {up}\n"));
+        } else if threads.is_empty() {
             let at = sections.iter().take(MOST).map(|sections| {
                 format!(
-                    ", {} begun at {}",
+                    "; {} begun at {}",
                     count(sections.count),
                     sections.at.as_deref().map_or(UNKNOWN.into(), printable)
                 )
             });
-            let at: String = at.collect();
-            lines.push(format!(
-                "{of}: grace period {number} has waited {waited} for {} sections{at}\n",
-                count(*readers)
-            ));
-        }
-        let more = readers.unwrap_or(0).saturating_sub(threads.len() as u64);
-        if !threads.is_empty() && more != 0 {
-            lines.push(format!("{of}: grace period {number} waits for {more} more threads\n"));
+            lines.push(format!("{} sections hold {up}{}\n", count(*readers), at.collect::<String>()));
         }
     }
-    // A slice of the worker's work takes a millisecond: what takes longer is one callback.
+    // A worker ends its batch after the callback during which a millisecond has passed: what takes longer is one.
     if let (Some(id), Some(running)) = (domain.worker.thread, domain.worker.running)
         && running >= Duration::from_millis(100)
     {
-        lines.push(format!("{of}: thread {id} has run a callback for {}\n", time(running)));
+        lines.push(format!("thread {id} has run a callback of {of} for {}\n", time(running)));
     }
     let stats = &domain.stats;
     if stats.protected.is_some_and(|kept| kept != 0) {
@@ -223,19 +223,22 @@ fn details(domain: &Domain) -> Vec<String> {
 }
 
 fn thread(reader: &Reader) -> String {
-    let mut text = format!("thread {}", reader.id.map_or(UNKNOWN.into(), |id| id.to_string()));
-    let parts = [
-        (" (", &reader.name, ")"),
-        (", which registered at ", &reader.registered_at, ""),
-        (" and began its section at ", &reader.section_at, ""),
-    ];
-    for (before, part, after) in parts {
+    let id = reader.id.map_or(UNKNOWN.into(), |id| id.to_string());
+    let name = reader.name.as_deref().map_or(String::new(), |name| format!(" ({})", printable(name)));
+    format!("thread {id}{name}")
+}
+
+fn places(reader: &Reader) -> String {
+    let mut text = String::new();
+    for (what, part) in
+        [("registered at", &reader.registered_at), ("began its section at", &reader.section_at)]
+    {
         if let Some(part) = part {
-            write!(text, "{before}{}{after}", printable(part)).expect("a String grows");
+            write!(text, "; it {what} {}", printable(part)).expect("a String grows");
         }
     }
     if reader.has_exited {
-        text.push_str(", and exited inside a section");
+        text.push_str("; it exited inside a section");
     }
     text
 }

@@ -55,14 +55,31 @@ fn text_names_threads_sections_backlogs_and_workers() {
         "3 domains, of which 1 are left out",
         "75 %",
         "runs, 3.00 s",
-        "app::Routes: grace period 8 has waited 4.00 s for thread 11 (reader), which registered at a.rs:1:2 and began its \
-         section at a.rs:3:4",
-        "app::Routes: grace period 8 waits for 2 more threads",
-        "app::Routes: thread 12 has run a callback for 3.00 s",
+        "thread 11 (reader) holds up grace period 8 of app::Routes, which has waited 4.00 s; it registered at a.rs:1:2; it \
+         began its section at a.rs:3:4",
+        "\n2 more threads hold up grace period 8 of app::Routes",
+        "\nthread 12 has run a callback of app::Routes for 3.00 s",
         "app::Routes: callers above the limits have blocked 2 times, 1 times until the time was up",
-        "srcu::Domain (b.rs:1:1): grace period 5 has waited 7.00 ms for 2 sections, 2 begun at b.rs:2:2",
+        "\n2 sections hold up grace period 5 of srcu::Domain (b.rs:1:1), which has waited 7.00 ms; 2 begun at b.rs:2:2",
     ] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
+    }
+}
+
+/// Of a narrow terminal with few rows.
+#[test]
+fn first_columns_and_rows_name_the_thread_and_the_domain_with_most_callbacks() {
+    let mut sample = sample(0, 7);
+    let long = "company::service::routes::a_long_name_of_a_module::RoutingTable";
+    sample["domains"][0]["name"] = long.into();
+    sample["domains"][0]["grace_period"]["threads"][0]["name"] = "fifteen-letters".into();
+    let idle = (0..61).map(|number| json!({ "name": format!("a{number}"), "stats": { "queued": 9 } }));
+    sample["domains"].as_array_mut().expect("a list").extend(idle);
+    let text = shown(&sample, None);
+    let seen: Vec<&str> = text.lines().take(15).map(|line| &line[..line.len().min(80)]).collect();
+    for part in ["thread 11 (fifteen-letters) holds up", "thread 12 has run a callback", &format!("| {long}")]
+    {
+        assert!(seen.iter().any(|line| line.starts_with(part)), "{part:?} is missing:\n{text}");
     }
 }
 
