@@ -33,6 +33,27 @@ const _: () = assert!(size_of::<Table>() == 128);
 /// Does nothing: an entry of a flavor that has no such function.
 pub extern "C" fn nothing() {}
 
+/// Defines functions under liburcu's names, each of which calls another one. Those that are `unsafe` have the contract
+/// that liburcu documents.
+#[macro_export]
+macro_rules! forward {
+    ($prefix:literal, $name:literal; $($suffix:literal fn $function:ident($($argument:ident: $type:ty),*)
+        $(-> $result:ty)? = $called:expr;)*) => {
+        $(#[unsafe(export_name = concat!($prefix, $name, $suffix))]
+        extern "C" fn $function($($argument: $type),*) $(-> $result)? {
+            $called($($argument),*)
+        })*
+    };
+    ($prefix:literal, $name:literal; $($suffix:literal unsafe fn $function:ident($($argument:ident: $type:ty),*)
+        $(-> $result:ty)? = $called:expr;)*) => {
+        $(#[unsafe(export_name = concat!($prefix, $name, $suffix))]
+        unsafe extern "C" fn $function($($argument: $type),*) $(-> $result)? {
+            // SAFETY: the caller's contract is that of the function which is called.
+            unsafe { $called($($argument),*) }
+        })*
+    };
+}
+
 /// Defines the functions that all flavors have, and the structure of the flavor. `quiescent`, `offline` and `online`
 /// are functions of qsbr.
 #[macro_export]
@@ -93,142 +114,46 @@ macro_rules! exports {
             }
         }
 
-        #[unsafe(export_name = concat!("urcu_", $name, "_synchronize_rcu"))]
-        extern "C" fn synchronize_rcu() {
-            flavor::synchronize::<$flavor>();
+        $crate::forward! { "urcu_", $name;
+            "_synchronize_rcu" fn synchronize_rcu() = flavor::synchronize::<$flavor>;
+            "_start_poll_synchronize_rcu" fn start_poll() -> u64 = poll::start::<$flavor>;
+            "_poll_state_synchronize_rcu" fn poll_state(number: u64) -> bool = poll::state::<$flavor>;
+            "_barrier" fn barrier() = barrier::barrier::<$flavor>;
+            "_create_call_rcu_data" fn create_call_rcu_data(flags: c_ulong, cpu: c_int) -> *mut Worker
+                = call_rcu::create::<$flavor>;
+            "_get_call_rcu_data" fn get_call_rcu_data() -> *mut Worker = call_rcu::get_worker::<$flavor>;
+            "_get_default_call_rcu_data" fn get_default_call_rcu_data() -> *mut Worker
+                = call_rcu::get_default_worker::<$flavor>;
+            "_get_cpu_call_rcu_data" fn get_cpu_call_rcu_data(cpu: c_int) -> *mut Worker
+                = cpus::get_cpu_worker::<$flavor>;
+            "_set_cpu_call_rcu_data" fn set_cpu_call_rcu_data(cpu: c_int, worker: *mut Worker) -> c_int
+                = cpus::set_cpu_worker::<$flavor>;
+            "_get_thread_call_rcu_data" fn get_thread_call_rcu_data() -> *mut Worker
+                = worker::get_thread_worker::<$flavor>;
+            "_set_thread_call_rcu_data" fn set_thread_call_rcu_data(worker: *mut Worker)
+                = worker::set_thread_worker::<$flavor>;
+            "_create_all_cpu_call_rcu_data" fn create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int
+                = cpus::create_cpu_workers::<$flavor>;
+            "_free_all_cpu_call_rcu_data" fn free_all_cpu_call_rcu_data() = cpus::free_cpu_workers::<$flavor>;
+            "_call_rcu_before_fork" fn call_rcu_before_fork() = fork::before::<$flavor>;
+            "_call_rcu_after_fork_parent" fn call_rcu_after_fork_parent() = fork::after_in_parent::<$flavor>;
+            "_call_rcu_after_fork_child" fn call_rcu_after_fork_child() = fork::after_in_child::<$flavor>;
+            "_register_rculfhash_atfork" fn register_atfork(hooks: *mut AtFork) = fork::register_hooks::<$flavor>;
+            "_unregister_rculfhash_atfork" fn unregister_atfork(hooks: *mut AtFork)
+                = fork::unregister_hooks::<$flavor>;
+            "_defer_register_thread" fn defer_register_thread() -> c_int = defer::register::<$flavor>;
+            "_defer_unregister_thread" fn defer_unregister_thread() = defer::unregister::<$flavor>;
+            "_defer_barrier" fn defer_barrier() = defer::barrier::<$flavor>;
+            "_defer_barrier_thread" fn defer_barrier_thread() = defer::barrier_thread::<$flavor>;
+            "_defer_exit" fn defer_exit() = $crate::exports::nothing;
         }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_start_poll_synchronize_rcu"))]
-        extern "C" fn start_poll() -> u64 {
-            poll::start::<$flavor>()
+        $crate::forward! { "urcu_", $name;
+            "_call_rcu" unsafe fn call_rcu(head: *mut RcuHead, function: Function) = call_rcu::call::<$flavor>;
+            "_call_rcu_data_free" unsafe fn call_rcu_data_free(worker: *mut Worker) = call_rcu::free::<$flavor>;
+            "_get_call_rcu_thread" unsafe fn get_call_rcu_thread(worker: *mut Worker) -> libc::pthread_t
+                = call_rcu::thread_of;
+            "_defer_rcu" unsafe fn defer_rcu(function: Deferred, argument: *mut c_void) = defer::defer::<$flavor>;
         }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_poll_state_synchronize_rcu"))]
-        extern "C" fn poll_state(number: u64) -> bool {
-            poll::state::<$flavor>(number)
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu"))]
-        unsafe extern "C" fn call_rcu(head: *mut RcuHead, function: Function) {
-            // SAFETY: the contract of `call_rcu`.
-            unsafe { call_rcu::call::<$flavor>(head, function) };
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_barrier"))]
-        extern "C" fn barrier() {
-            barrier::barrier::<$flavor>();
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_create_call_rcu_data"))]
-        extern "C" fn create_call_rcu_data(flags: c_ulong, cpu: c_int) -> *mut Worker {
-            call_rcu::create::<$flavor>(flags, cpu)
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_data_free"))]
-        unsafe extern "C" fn call_rcu_data_free(worker: *mut Worker) {
-            // SAFETY: the contract of `call_rcu_data_free`.
-            unsafe { call_rcu::free::<$flavor>(worker) };
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_get_call_rcu_thread"))]
-        unsafe extern "C" fn get_call_rcu_thread(worker: *mut Worker) -> libc::pthread_t {
-            // SAFETY: the contract of `get_call_rcu_thread`.
-            unsafe { call_rcu::thread_of(worker) }
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_get_call_rcu_data"))]
-        extern "C" fn get_call_rcu_data() -> *mut Worker {
-            call_rcu::get_worker::<$flavor>()
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_get_default_call_rcu_data"))]
-        extern "C" fn get_default_call_rcu_data() -> *mut Worker {
-            call_rcu::get_default_worker::<$flavor>()
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_get_cpu_call_rcu_data"))]
-        extern "C" fn get_cpu_call_rcu_data(cpu: c_int) -> *mut Worker {
-            cpus::get_cpu_worker::<$flavor>(cpu)
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_set_cpu_call_rcu_data"))]
-        extern "C" fn set_cpu_call_rcu_data(cpu: c_int, worker: *mut Worker) -> c_int {
-            cpus::set_cpu_worker::<$flavor>(cpu, worker)
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_get_thread_call_rcu_data"))]
-        extern "C" fn get_thread_call_rcu_data() -> *mut Worker {
-            worker::get_thread_worker::<$flavor>()
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_set_thread_call_rcu_data"))]
-        extern "C" fn set_thread_call_rcu_data(worker: *mut Worker) {
-            worker::set_thread_worker::<$flavor>(worker);
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_create_all_cpu_call_rcu_data"))]
-        extern "C" fn create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
-            cpus::create_cpu_workers::<$flavor>(flags)
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_free_all_cpu_call_rcu_data"))]
-        extern "C" fn free_all_cpu_call_rcu_data() {
-            cpus::free_cpu_workers::<$flavor>();
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_before_fork"))]
-        extern "C" fn call_rcu_before_fork() {
-            fork::before::<$flavor>();
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_after_fork_parent"))]
-        extern "C" fn call_rcu_after_fork_parent() {
-            fork::after_in_parent::<$flavor>();
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_after_fork_child"))]
-        extern "C" fn call_rcu_after_fork_child() {
-            fork::after_in_child::<$flavor>();
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_register_rculfhash_atfork"))]
-        extern "C" fn register_atfork(hooks: *mut AtFork) {
-            fork::register_hooks::<$flavor>(hooks);
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_unregister_rculfhash_atfork"))]
-        extern "C" fn unregister_atfork(_hooks: *mut AtFork) {
-            fork::unregister_hooks::<$flavor>();
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_defer_rcu"))]
-        unsafe extern "C" fn defer_rcu(function: Deferred, argument: *mut c_void) {
-            // SAFETY: the contract of `defer_rcu`.
-            unsafe { defer::defer::<$flavor>(function, argument) };
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_defer_register_thread"))]
-        extern "C" fn defer_register_thread() -> c_int {
-            defer::register::<$flavor>()
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_defer_unregister_thread"))]
-        extern "C" fn defer_unregister_thread() {
-            defer::unregister::<$flavor>();
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_defer_barrier"))]
-        extern "C" fn defer_barrier() {
-            defer::barrier::<$flavor>();
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_defer_barrier_thread"))]
-        extern "C" fn defer_barrier_thread() {
-            defer::barrier_thread::<$flavor>();
-        }
-
-        #[unsafe(export_name = concat!("urcu_", $name, "_defer_exit"))]
-        extern "C" fn defer_exit() {}
 
         $crate::common_exports!();
     };
@@ -387,37 +312,20 @@ macro_rules! pointer_exports {
 
             use $crate::exports::{compare_exchange, get, set, swap};
 
-            #[unsafe(export_name = concat!($prefix, "dereference_sym"))]
-            extern "C" fn dereference(pointer: *mut c_void) -> *mut c_void {
+            extern "C" fn same(pointer: *mut c_void) -> *mut c_void {
                 pointer
             }
 
-            #[unsafe(export_name = concat!($prefix, "dereference_sym2"))]
-            unsafe extern "C" fn dereference_place(place: *mut *mut c_void) -> *mut c_void {
-                // SAFETY: the place is the caller's.
-                unsafe { get(place) }
+            $crate::forward! { $prefix, "";
+                "dereference_sym" fn dereference(pointer: *mut c_void) -> *mut c_void = same;
             }
-
-            #[unsafe(export_name = concat!($prefix, "set_pointer_sym"))]
-            unsafe extern "C" fn set_pointer(place: *mut *mut c_void, new: *mut c_void) -> *mut c_void {
-                // SAFETY: the place is the caller's.
-                unsafe { set(place, new) }
-            }
-
-            #[unsafe(export_name = concat!($prefix, "xchg_pointer_sym"))]
-            unsafe extern "C" fn xchg_pointer(place: *mut *mut c_void, new: *mut c_void) -> *mut c_void {
-                // SAFETY: the place is the caller's.
-                unsafe { swap(place, new) }
-            }
-
-            #[unsafe(export_name = concat!($prefix, "cmpxchg_pointer_sym"))]
-            unsafe extern "C" fn cmpxchg_pointer(
-                place: *mut *mut c_void,
-                old: *mut c_void,
-                new: *mut c_void,
-            ) -> *mut c_void {
-                // SAFETY: the place is the caller's.
-                unsafe { compare_exchange(place, old, new) }
+            $crate::forward! { $prefix, "";
+                "dereference_sym2" unsafe fn dereference_place(place: *mut *mut c_void) -> *mut c_void = get;
+                "set_pointer_sym" unsafe fn set_pointer(place: *mut *mut c_void, new: *mut c_void) -> *mut c_void = set;
+                "xchg_pointer_sym" unsafe fn xchg_pointer(place: *mut *mut c_void, new: *mut c_void) -> *mut c_void
+                    = swap;
+                "cmpxchg_pointer_sym" unsafe fn cmpxchg_pointer(
+                    place: *mut *mut c_void, old: *mut c_void, new: *mut c_void) -> *mut c_void = compare_exchange;
             }
         };
     };

@@ -46,7 +46,7 @@ pub fn register_hooks<F: CallRcu>(hooks: *mut AtFork) {
 }
 
 /// `unregister_rculfhash_atfork`.
-pub fn unregister_hooks<F: CallRcu>() {
+pub fn unregister_hooks<F: CallRcu>(_hooks: *mut AtFork) {
     let workers = F::workers();
     workers.hooks.unregister(&workers.lock);
 }
