@@ -1,13 +1,13 @@
 //! Signal handlers that load at any moment of the interrupted thread.
 
-use std::os::unix::thread::JoinHandleExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::{io, mem, ptr, thread};
+use std::thread;
 
 use libc::c_int;
 use stillpoint::arc::ArcCell;
 use support::deadline::deadline;
+use support::signals::{install, send};
 
 static CELL: ArcCell<Option<Arc<[usize; 2]>>> = ArcCell::empty();
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
@@ -35,15 +35,8 @@ fn signal_handlers_may_load_at_any_moment() {
     static READY: AtomicBool = AtomicBool::new(false);
     static STOP: AtomicBool = AtomicBool::new(false);
     let _running = deadline();
-    let signal = libc::SIGRTMIN() + 2;
-    // SAFETY: a signal action is plain data, for which zero is a value. The handler is async-signal-safe, in a thread that
-    // is registered.
-    unsafe {
-        let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = load as extern "C" fn(c_int) as *const () as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESTART;
-        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0, "{}", io::Error::last_os_error());
-    }
+    // The thread is registered.
+    let signal = install(2, load);
     let reader = thread::spawn(|| {
         drop([(); 20].map(|()| CELL.load()));
         READY.store(true, Release);
@@ -63,15 +56,13 @@ fn signal_handlers_may_load_at_any_moment() {
     // A handler must not free.
     let mut values = Vec::new();
     for number in 1_usize..2000 {
-        // SAFETY: the thread has not been joined.
-        unsafe { libc::pthread_kill(reader.as_pthread_t(), signal) };
+        send(signal, &reader);
         values.push(Arc::new([number, number.wrapping_neg()]));
         CELL.store(values.last().cloned());
     }
     STOP.store(true, Relaxed);
     while !reader.is_finished() {
-        // SAFETY: as above.
-        unsafe { libc::pthread_kill(reader.as_pthread_t(), signal) };
+        send(signal, &reader);
         thread::yield_now();
     }
     reader.join().unwrap();

@@ -1,14 +1,14 @@
 //! Signal handlers that make, use and drop hazard pointers at any moment of the interrupted thread.
 
-use std::os::unix::thread::JoinHandleExt as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::{io, mem, ptr, thread};
+use std::thread;
 
 use libc::c_int;
 use stillpoint::Domain as _;
 use stillpoint::hazard::HazardPointer;
 use stillpoint::rcu::RcuOption;
 use support::deadline::deadline;
+use support::signals::{install, send};
 
 stillpoint::hazard::domain! { struct Own; }
 
@@ -37,15 +37,8 @@ fn signal_handlers_may_use_hazard_pointers_at_any_moment() {
     static READY: AtomicBool = AtomicBool::new(false);
     static STOP: AtomicBool = AtomicBool::new(false);
     let _running = deadline();
-    let signal = libc::SIGRTMIN() + 2;
-    // SAFETY: a signal action is plain data, for which zero is a value. The handler is async-signal-safe, in a thread that
-    // has made more hazard pointers than it and the handler use at once.
-    unsafe {
-        let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = protect as extern "C" fn(c_int) as *const () as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESTART;
-        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0, "{}", io::Error::last_os_error());
-    }
+    // The thread has made more hazard pointers than it and the handler use at once.
+    let signal = install(2, protect);
     let reader = thread::spawn(|| {
         drop(HazardPointer::array::<20>());
         // For a handler that interrupts the search for a slot.
@@ -61,13 +54,11 @@ fn signal_handlers_may_use_hazard_pointers_at_any_moment() {
     }
     for number in 0_usize..20_000 {
         VALUE.replace(Some([number, number.wrapping_neg()]));
-        // SAFETY: the thread has not been joined.
-        unsafe { libc::pthread_kill(reader.as_pthread_t(), signal) };
+        send(signal, &reader);
     }
     STOP.store(true, Relaxed);
     while !reader.is_finished() {
-        // SAFETY: as above.
-        unsafe { libc::pthread_kill(reader.as_pthread_t(), signal) };
+        send(signal, &reader);
         thread::yield_now();
     }
     reader.join().unwrap();

@@ -1,48 +1,17 @@
 //! Signal handlers that read at any moment of the interrupted thread.
 
-use std::os::unix::thread::JoinHandleExt as _;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{io, mem};
+use std::{mem, thread};
 
 use libc::c_int;
 use stillpoint::Domain as _;
 use stillpoint::rcu::Rcu;
 use support::deadline::deadline;
+use support::signals::{install, send};
 use support::tracked::Tracked;
-use support::until::until;
-
-/// Installs `handler` for a low real-time signal, which the library would choose last.
-fn install(offset: c_int, handler: extern "C" fn(c_int)) -> c_int {
-    let signal = libc::SIGRTMIN() + offset;
-    // SAFETY: a signal action is plain data, for which zero is a value.
-    let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    action.sa_sigaction = handler as *const () as libc::sighandler_t;
-    action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the action is initialized, and the handlers here are async-signal-safe.
-    let failed = unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
-    assert_eq!(failed, 0, "{}", io::Error::last_os_error());
-    signal
-}
-
-/// Sends `signal` to a thread that has not been joined.
-fn send<T>(signal: c_int, thread: &JoinHandle<T>) {
-    // The queue of all processes of the user may be full for a while.
-    until(|| {
-        // SAFETY: the handle, not joined yet, keeps the thread's name valid.
-        let error = unsafe { libc::pthread_kill(thread.as_pthread_t(), signal) };
-        // The thread may have ended.
-        assert!([0, libc::EAGAIN, libc::ESRCH].contains(&error), "{}", io::Error::from_raw_os_error(error));
-        error != libc::EAGAIN
-    });
-}
-
-fn fresh() -> Tracked {
-    Tracked(Box::leak(Box::default()))
-}
 
 #[test]
 fn signal_handlers_may_read_at_any_moment() {
@@ -92,7 +61,7 @@ fn signal_handlers_may_read_at_any_moment() {
 
     let _running = deadline();
     let signal = install(1, read);
-    let value = VALUE.get_or_init(|| Rcu::new_in(fresh(), Own));
+    let value = VALUE.get_or_init(|| Rcu::new_in(Tracked::leaked(), Own));
     let reader = thread::spawn(|| {
         // Before the first signal, as `register` may allocate.
         Own::register();
@@ -128,7 +97,7 @@ fn signal_handlers_may_read_at_any_moment() {
             if STOP.load(Relaxed) {
                 break;
             }
-            let retired = value.replace(fresh());
+            let retired = value.replace(Tracked::leaked());
             if round % 2 == 0 {
                 drop(retired.wait());
             }

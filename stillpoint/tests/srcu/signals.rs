@@ -1,9 +1,8 @@
 //! Signal handlers that begin and end sections at any moment of the interrupted thread.
 
-use std::os::unix::thread::JoinHandleExt as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
-use std::{io, mem, ptr, thread};
+use std::{mem, ptr, thread};
 
 use libc::c_int;
 use stillpoint::Domain as _;
@@ -11,6 +10,7 @@ use stillpoint::percpu;
 use stillpoint::rcu::Rcu;
 use stillpoint::srcu::{Domain, Guard};
 use support::deadline::deadline;
+use support::signals::{install, send};
 use support::tracked::Tracked;
 
 static DOMAIN: Domain = Domain::new();
@@ -39,23 +39,12 @@ extern "C" fn handle(_signal: c_int) {
     HANDLED.fetch_add(1, Release);
 }
 
-fn fresh() -> Tracked {
-    Tracked(Box::leak(Box::default()))
-}
-
 #[test]
 fn srcu_signal_handlers_may_read_at_any_moment() {
     let _running = deadline();
-    let signal = libc::SIGRTMIN() + 1;
-    // SAFETY: an action is plain data, and the handler is async-signal-safe.
-    unsafe {
-        let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = handle as *const () as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESTART;
-        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0, "{}", io::Error::last_os_error());
-    }
+    let signal = install(1, handle);
     DOMAIN.prepare();
-    let value = VALUE.get_or_init(|| Rcu::new_in(fresh(), DOMAIN.clone()));
+    let value = VALUE.get_or_init(|| Rcu::new_in(Tracked::leaked(), DOMAIN.clone()));
     let reader = thread::spawn(|| {
         percpu::register_thread();
         while !STOP.load(Relaxed) {
@@ -75,7 +64,7 @@ fn srcu_signal_handlers_may_read_at_any_moment() {
             if STOP.load(Relaxed) {
                 break;
             }
-            let retired = value.replace(fresh());
+            let retired = value.replace(Tracked::leaked());
             if round % 2 == 0 {
                 drop(retired.wait());
             }
@@ -85,14 +74,8 @@ fn srcu_signal_handlers_may_read_at_any_moment() {
     while HANDLED.load(Acquire) < 3000 {
         // A few pending signals: the queue is that of all processes of the user.
         if sent < HANDLED.load(Acquire) + 64 {
-            // SAFETY: the handle, not joined yet, keeps the thread's name valid.
-            let error = unsafe { libc::pthread_kill(reader.as_pthread_t(), signal) };
-            assert!(
-                [0, libc::EAGAIN, libc::ESRCH].contains(&error),
-                "{}",
-                io::Error::from_raw_os_error(error)
-            );
-            sent += usize::from(error == 0);
+            send(signal, &reader);
+            sent += 1;
         }
         thread::yield_now();
     }

@@ -18,6 +18,8 @@ pub mod owner;
 pub mod panics;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub mod rseq;
+#[cfg(all(target_os = "linux", not(loom)))]
+pub mod signals;
 pub mod store_buffer;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub mod threads;

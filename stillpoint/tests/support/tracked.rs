@@ -6,6 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Release};
 #[derive(Debug)]
 pub struct Tracked(pub &'static AtomicUsize);
 
+impl Tracked {
+    /// Returns a value with a counter of its own, which is leaked.
+    pub fn leaked() -> Self {
+        Self(Box::leak(Box::default()))
+    }
+}
+
 impl Drop for Tracked {
     fn drop(&mut self) {
         self.0.fetch_add(1, Release);
