@@ -20,6 +20,8 @@ pub mod scheduling;
 #[cfg(feature = "statistics-page")]
 pub mod shared_page;
 mod signal_mask;
+#[cfg(not(miri))]
+mod stack;
 pub mod thread;
 pub mod tls_destructor;
 

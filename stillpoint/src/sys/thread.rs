@@ -6,12 +6,8 @@ use core::{mem, ptr};
 #[cfg(not(miri))]
 use std::sync::{Arc, Mutex};
 
-use super::scheduling;
 pub use super::signal_mask::with_all_blocked;
-
-/// Stack of a thread in bytes, as in `std::thread`.
-#[cfg(not(miri))]
-const STACK: usize = 2 << 20;
+use super::{scheduling, stack};
 
 /// What a thread begins with.
 #[cfg(not(miri))]
@@ -36,8 +32,8 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     result
 }
 
-/// Starts a detached thread that runs `main` with `argument`, and has 15 bytes at most of `name`. `main` must not unwind. Returns `false` if the thread
-/// cannot be started.
+/// Starts a detached thread that runs `main` with `argument`, and has 15 bytes at most of `name`. `main` must not unwind.
+/// Returns `false` if the thread cannot be started.
 ///
 /// It has the CPUs and the policy that [`scheduling`] describes. Unlike `std::thread`, this holds no lock of the
 /// standard library while the thread starts or ends. A fork at such a moment would leave the child without threads.
@@ -53,9 +49,11 @@ pub fn spawn(
     let start = Box::into_raw(Box::new(start));
     // Nothing under the lock panics.
     let _in_use = handle_in_use.lock();
-    // glibc starts no thread if the kernel refuses the policy.
-    let thread = if scheduling::is_normal() { None } else { create(begin, start.cast(), true) };
-    let Some(thread) = thread.or_else(|| create(begin, start.cast(), false)) else {
+    // glibc starts no thread if the kernel refuses the policy, or if there is no room for the stack.
+    let normal = [true, false].into_iter().skip(usize::from(scheduling::is_normal()));
+    let mut attempts = normal.flat_map(|is_normal| [(is_normal, stack::size()), (is_normal, stack::LEAST)]);
+    let thread = attempts.find_map(|(is_normal, stack)| create(begin, start.cast(), is_normal, stack));
+    let Some(thread) = thread else {
         // SAFETY: comes from a box, and no thread has it.
         drop(unsafe { Box::from_raw(start) });
         return false;
@@ -68,12 +66,13 @@ pub fn spawn(
     true
 }
 
-/// Starts a joinable thread. It inherits the policy, or it has `SCHED_OTHER` if `is_normal`.
+/// Starts a joinable thread with a stack of this size. It inherits the policy, or it has `SCHED_OTHER` if `is_normal`.
 #[cfg(not(miri))]
 fn create(
     start: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
     is_normal: bool,
+    stack: usize,
 ) -> Option<libc::pthread_t> {
     // SAFETY: attributes are plain data, initialized by pthread_attr_init before use and destroyed after it; all places
     // outlive the calls.
@@ -83,7 +82,7 @@ fn create(
             return None;
         }
         let mut thread = mem::zeroed();
-        let started = libc::pthread_attr_setstacksize(&mut attributes, STACK) == 0
+        let started = libc::pthread_attr_setstacksize(&mut attributes, stack) == 0
             && (!is_normal || scheduling::choose_normal(&mut attributes))
             && libc::pthread_create(&mut thread, &attributes, start, argument) == 0;
         libc::pthread_attr_destroy(ptr::from_mut(&mut attributes));

@@ -10,3 +10,5 @@ mod seccomp;
 mod worker_processes;
 #[cfg(not(stillpoint_portable))]
 mod worker_scheduling;
+#[cfg(target_os = "linux")]
+mod worker_stack;

@@ -44,6 +44,9 @@ pub mod shared_page;
 #[cfg(unix)]
 #[path = "../signal_mask.rs"]
 mod signal_mask;
+#[cfg(unix)]
+#[path = "../stack.rs"]
+mod stack;
 pub mod thread;
 #[cfg_attr(any(target_os = "linux", target_os = "freebsd"), path = "../tls_destructor.rs")]
 pub mod tls_destructor;

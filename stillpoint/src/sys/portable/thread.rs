@@ -18,13 +18,21 @@ pub fn spawn(
     // SAFETY: the caller gives it to the new thread.
     unsafe impl Send for Argument {}
 
-    let argument = Argument(argument);
-    let run = move || {
-        // The whole of it moves here.
-        let Argument(argument) = { argument };
-        main(argument);
+    let start = |stack: Option<usize>| {
+        let argument = Argument(argument);
+        let run = move || {
+            // The whole of it moves here.
+            let Argument(argument) = { argument };
+            main(argument);
+        };
+        let thread = Builder::new().name(name.to_string_lossy().into_owned());
+        stack.into_iter().fold(thread, Builder::stack_size).spawn(run).is_ok()
     };
-    Builder::new().name(name.to_string_lossy().into_owned()).spawn(run).is_ok()
+    // Elsewhere `std` knows what it is: `RUST_MIN_STACK`, or 2 MiB.
+    #[cfg(all(unix, not(miri)))]
+    return start(Some(super::stack::size())) || start(Some(super::stack::LEAST));
+    #[cfg(not(all(unix, not(miri))))]
+    start(None)
 }
 
 /// Returns `true`: see the function of Linux.
