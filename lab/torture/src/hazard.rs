@@ -11,23 +11,20 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stillpoint::Domain as _;
 use stillpoint::hazard::{self, Global, HazardPointer};
 use stillpoint::rcu::{Atomic, DeferOptions, Limits, Shared};
 
 use super::common::{Common, Kind, check, fail, require, seeded, sleep};
-use super::stillness::Stillness;
+use super::intervals::{TICK, interval, repeat};
 use super::{canary, faults};
-use harness::crew;
-use harness::progress::Progress;
 
 pub(super) const NAME: &str = "hazard";
 
 /// Time until all threads stop.
 const INTERVAL: Duration = Duration::from_millis(250);
-const TICK: Duration = Duration::from_millis(1);
 /// One tick in so many forks.
 const FORKS: u32 = 64;
 /// Protections, and values retired, per second that a conclusive run needs.
@@ -274,44 +271,36 @@ fn works_in_child() -> bool {
 }
 
 /// Runs an interval.
-fn interval(test: &'static Test) -> anyhow::Result<()> {
-    test.stop.store(false, Relaxed);
+fn one_interval(test: &'static Test) -> anyhow::Result<()> {
     let count = if fastrand::bool() { 1 << fastrand::u32(8..14) } else { Limits::default().count };
     Global.set_limits(Limits { count, ..Limits::default() });
     // It stalls for the whole interval.
     let mut stalled = HazardPointer::new();
     let kept = Seen::new(stalled.protect(&test.published[0]));
-    let begin = Instant::now();
-    thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for _ in 0..READERS {
-            let lives = || {
-                while !test.stops() {
-                    thread::scope(|scope| _ = scope.spawn(seeded(|| test.read())));
-                }
-            };
-            threads.push(crew::spawn(scope, seeded(lives))?);
+    let body = |number| {
+        if number < UPDATERS {
+            return test.update();
         }
-        for _ in 0..UPDATERS {
-            threads.push(crew::spawn(scope, seeded(|| test.update()))?);
+        while !test.stops() {
+            thread::scope(|scope| _ = scope.spawn(seeded(|| test.read())));
         }
-        while begin.elapsed() < INTERVAL {
+    };
+    interval(
+        (NAME, &|| hazard::stats().to_string()),
+        UPDATERS + READERS,
+        INTERVAL,
+        &test.stop,
+        body,
+        || {
             sleep(TICK);
             kept.check();
             if fastrand::u32(..FORKS) == 0 {
-                faults::finish(faults::fork(), works_in_child)?;
+                faults::finish(faults::fork(), works_in_child).map(|_| ())
+            } else {
+                Ok(())
             }
-        }
-        test.stop.store(true, Relaxed);
-        let mut stillness = Stillness::new();
-        while !threads.iter().all(|thread| thread.is_finished()) {
-            sleep(TICK);
-            if stillness.check(canary::is) || begin.elapsed() > INTERVAL + canary::wait_limit() {
-                fail(NAME, Kind::Hang, "threads do not end");
-            }
-        }
-        threads.into_iter().try_for_each(crew::join)
-    })?;
+        },
+    )?;
     kept.check();
     drop(stalled);
     test.left.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -326,15 +315,7 @@ fn interval(test: &'static Test) -> anyhow::Result<()> {
 pub(super) fn run(args: &Common) -> anyhow::Result<String> {
     canary::start(|| ())?;
     let test = *TEST.get_or_init(Test::new);
-    let total = Duration::from_secs_f64(args.seconds);
-    let progress = Progress::new("torture hazard", args.seconds.ceil() as usize, total);
-    let (begin, mut intervals) = (Instant::now(), 0);
-    while begin.elapsed() < total {
-        interval(test)?;
-        intervals += 1;
-        progress.reach(begin.elapsed().as_secs());
-    }
-    drop(progress);
+    let intervals = repeat(NAME, args.seconds, |_| one_interval(test))?;
     let [protections, retired] = [&test.protections, &test.retired].map(|count| count.load(Relaxed));
     require(NAME, "protections", protections, LEAST, args.seconds);
     require(NAME, "retired elements", retired, LEAST, args.seconds);

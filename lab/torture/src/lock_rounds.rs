@@ -1,19 +1,17 @@
 //! Rounds of `torture lock` in which nothing makes up for a lost wake-up: few threads, each of which takes the lock once,
 //! or waits for its turn, without signals, forks, low priorities, and mostly without timeouts.
 
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use stillpoint::lock::MutexGuard;
 use stillpoint::lock::lab::AllNodes;
 
-use super::canary;
-use super::common::{Kind, fail, seeded, sleep};
+use super::common::sleep;
 use super::guarded::{CHANGED, Guarded, LOCK, NAME};
-use super::stillness::Stillness;
-use harness::crew;
+use super::intervals::interval;
 
-const THREADS: u64 = 4;
+const THREADS: usize = 4;
 /// Turns of each thread.
 const TURNS: u64 = 50;
 
@@ -37,21 +35,12 @@ pub(super) fn run(length: Duration) -> anyhow::Result<u64> {
 }
 
 /// Runs threads with these numbers. Returns the sum of what they return.
-fn round(threads: u64, body: impl Fn(u64) -> u64 + Sync) -> anyhow::Result<u64> {
+fn round(threads: usize, body: impl Fn(u64) -> u64 + Sync) -> anyhow::Result<u64> {
     LOCK.lock().turn = 0;
-    thread::scope(|scope| {
-        let body = &body;
-        let start = |number| crew::spawn(scope, seeded(move || body(number)));
-        let threads = (0..threads).map(start).collect::<anyhow::Result<Vec<_>>>()?;
-        let mut stillness = Stillness::new();
-        while !threads.iter().all(|thread| thread.is_finished()) {
-            sleep(Duration::from_micros(100));
-            if stillness.check(canary::is) {
-                fail(NAME, Kind::Hang, &format!("threads wait, and none runs: {LOCK:?}, {CHANGED:?}"));
-            }
-        }
-        threads.into_iter().map(crew::join).sum()
-    })
+    let state = || format!("{LOCK:?}, {CHANGED:?}");
+    let body = |number| body(number as u64);
+    let taken = interval((NAME, &state), threads, Duration::ZERO, &AtomicBool::new(false), body, || Ok(()))?;
+    Ok(taken.into_iter().sum())
 }
 
 /// Takes the lock once, and keeps it for so long that the others sleep.

@@ -17,6 +17,7 @@ mod guarded;
 mod hazard;
 mod hazard_flood;
 mod history;
+mod intervals;
 mod lock;
 mod lock_rounds;
 mod map;

@@ -5,30 +5,28 @@
 //! used after its drop; everything is dropped in the end.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stillpoint::Domain as _;
 use stillpoint::rcu::{self, Global, Guard};
 use stillpoint_collections::HashMap;
 
 use super::canary;
-use super::common::{Common, Kind, check, fail, require, seeded, sleep};
-use super::stillness::Stillness;
-use harness::crew;
-use harness::progress::Progress;
+use super::common::{Common, Kind, check, fail, require};
+use super::intervals::{quiet_interval, repeat};
 
 pub(super) const NAME: &str = "map";
 
 /// Time until all threads stop. Each interval has another map.
 const INTERVAL: Duration = Duration::from_millis(250);
-const TICK: Duration = Duration::from_millis(1);
 /// Changes per second that a conclusive run needs.
 const LEAST: u64 = 1000;
 
 /// Owners of keys that change, readers of single keys, and threads that walk over all.
-const OWNERS: u64 = 2;
-const READERS: u64 = 2;
+const OWNERS: usize = 2;
+const READERS: usize = 2;
+const WALKER: usize = OWNERS + READERS;
+const BREATHER: usize = WALKER + 1;
 /// Keys of all owners, those that stay, and the most of those that come and go, so that the table grows and shrinks.
 const CHANGING: u64 = 256;
 const STAYING: u64 = 512;
@@ -137,7 +135,7 @@ impl Test {
         while !self.stops() {
             let guard = rcu::enter();
             for _ in 0..20 {
-                self.change(fastrand::u64(0..CHANGING / OWNERS) * OWNERS + owner, &guard);
+                self.change(fastrand::u64(0..CHANGING / OWNERS as u64) * OWNERS as u64 + owner, &guard);
             }
         }
     }
@@ -232,30 +230,11 @@ impl Test {
 /// Runs an interval. Returns the number of changes.
 fn interval() -> anyhow::Result<u64> {
     let test = Test::new();
-    let begin = Instant::now();
-    thread::scope(|scope| {
-        let test = &test;
-        let mut threads = Vec::new();
-        for owner in 0..OWNERS {
-            threads.push(crew::spawn(scope, seeded(move || test.own(owner)))?);
-        }
-        for _ in 0..READERS {
-            threads.push(crew::spawn(scope, seeded(|| test.read()))?);
-        }
-        threads.push(crew::spawn(scope, seeded(|| test.walk()))?);
-        threads.push(crew::spawn(scope, seeded(|| test.breathe()))?);
-        while begin.elapsed() < INTERVAL {
-            sleep(TICK);
-        }
-        test.stop.store(true, Relaxed);
-        let mut stillness = Stillness::new();
-        while !threads.iter().all(|thread| thread.is_finished()) {
-            sleep(TICK);
-            if stillness.check(canary::is) || begin.elapsed() > INTERVAL + canary::wait_limit() {
-                fail(NAME, Kind::Hang, "threads do not end");
-            }
-        }
-        threads.into_iter().try_for_each(crew::join)
+    quiet_interval(NAME, OWNERS + READERS + 2, INTERVAL, &test.stop, |number| match number {
+        WALKER => test.walk(),
+        BREATHER => test.breathe(),
+        0..OWNERS => test.own(number as u64),
+        _ => test.read(),
     })?;
     test.check()?;
     let changes = test.changes.into_inner();
@@ -269,15 +248,11 @@ fn interval() -> anyhow::Result<u64> {
 /// Runs the torture. Returns what passed.
 pub(super) fn run(args: &Common) -> anyhow::Result<String> {
     canary::start(|| ())?;
-    let total = Duration::from_secs_f64(args.seconds);
-    let progress = Progress::new("torture map", args.seconds.ceil() as usize, total);
-    let (begin, mut changes, mut intervals) = (Instant::now(), 0, 0);
-    while begin.elapsed() < total {
+    let mut changes = 0;
+    let intervals = repeat(NAME, args.seconds, |_| {
         changes += interval()?;
-        intervals += 1;
-        progress.reach(begin.elapsed().as_secs());
-    }
-    drop(progress);
+        Ok(())
+    })?;
     require(NAME, "changes", changes, LEAST, args.seconds);
     Ok(format!("{changes} changes in {intervals} intervals"))
 }

@@ -11,10 +11,10 @@ use stillpoint::percpu::{Counter, Histogram, Pool};
 use support::rseq;
 
 use super::canary;
-use super::common::{Kind, ThreadArgs, check, fail, require, seeded, sleep};
+use super::common::{Kind, ThreadArgs, check, require, sleep};
 use super::faults::{self, Signals};
-use harness::progress::Progress;
-use harness::{crew, pin};
+use super::intervals::{interval, repeat};
+use harness::pin;
 
 pub(super) const NAME: &str = "percpu";
 
@@ -164,41 +164,25 @@ impl Containers {
 }
 
 /// Runs one interval: threads work, get signals, and end. Then checks all totals. Returns the number of operations.
-fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
+fn one_interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
     let containers = Containers::new();
     CURRENT.store(ptr::from_ref(&containers).cast_mut(), Release);
-    let begin = Instant::now();
     let signals = Signals::new(threads);
-    let outcome = thread::scope(|scope| -> anyhow::Result<()> {
-        let mut workers = Vec::new();
-        for slot in 0..threads {
-            let (containers, signals) = (&containers, &signals);
-            let work = move || {
-                if slot % 4 == 3 {
-                    // Uses the fallback from now on.
-                    rseq::unregister();
-                }
-                let _receiver = signals.receiver(slot);
-                containers.work(cpus);
-            };
-            workers.push(crew::spawn(scope, seeded(work))?);
+    let body = |slot| {
+        if slot % 4 == 3 {
+            // Uses the fallback from now on.
+            rseq::unregister();
         }
-        while begin.elapsed() < INTERVAL {
-            signals.send();
-            let wait = Instant::now();
-            while wait.elapsed() < Duration::from_micros(50) {
-                thread::yield_now();
-            }
+        let _receiver = signals.receiver(slot);
+        containers.work(cpus);
+    };
+    let outcome = interval((NAME, &String::new), threads, INTERVAL, &containers.stop, body, || {
+        signals.send();
+        let wait = Instant::now();
+        while wait.elapsed() < Duration::from_micros(50) {
+            thread::yield_now();
         }
-        containers.stop.store(true, Relaxed);
-        let stopped = Instant::now();
-        while !workers.iter().all(|worker| worker.is_finished()) {
-            if stopped.elapsed() > canary::wait_limit() {
-                fail(NAME, Kind::Hang, "a thread has not ended");
-            }
-            sleep(Duration::from_millis(1));
-        }
-        workers.into_iter().try_for_each(crew::join)
+        Ok(())
     });
     CURRENT.store(ptr::null_mut(), Release);
     outcome?;
@@ -218,16 +202,12 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
             containers.interrupt();
         }
     })?;
-    let length = Duration::from_secs_f64(args.common.seconds);
-    let intervals = (length.as_millis() / INTERVAL.as_millis()).max(1) as usize;
-    let progress = Progress::new("torture percpu", intervals, length);
     let mut operations = 0;
-    for number in 1..=intervals {
-        progress.show(|| format!("interval {number}/{intervals}"));
-        operations += interval(args.threads.get(), &cpus).with_context(|| format!("in interval {number}"))?;
-        progress.advance();
-    }
-    drop(progress);
+    let intervals = repeat(NAME, args.common.seconds, |number| {
+        operations +=
+            one_interval(args.threads.get(), &cpus).with_context(|| format!("in interval {number}"))?;
+        Ok(())
+    })?;
     require(NAME, "operations", operations, LEAST, args.common.seconds);
     Ok(format!(
         "{operations} operations by {} threads in {intervals} intervals, {} signals",

@@ -7,25 +7,22 @@
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stillpoint::lock::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 
 use super::canary;
-use super::common::{Kind, ThreadArgs, check, fail, require, seeded, sleep};
+use super::common::{Kind, ThreadArgs, check, fail, require, sleep};
 use super::far::Far;
 use super::faults::have_cpu;
-use super::stillness::Stillness;
-use harness::progress::Progress;
-use harness::{crew, pin};
+use super::intervals::{quiet_interval, repeat};
+use harness::pin;
 
 pub(super) const NAME: &str = "rwlock";
 
 /// Time until all threads stop; with one reader and one writer, and otherwise.
 const TIGHT: Duration = Duration::from_millis(300);
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two checks.
-const TICK: Duration = Duration::from_millis(1);
 /// Reads and writes per second that a conclusive run needs.
 const LEAST: u64 = 1000;
 
@@ -84,23 +81,17 @@ fn pause() {
 /// Runs the torture. Returns what passed.
 pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     canary::start(|| ())?;
-    let total = Duration::from_secs_f64(args.common.seconds);
-    let progress = Progress::new("torture rwlock", args.common.seconds.ceil() as usize, total);
-    let (cpus, far) = (pin::allowed()?, Far::new());
-    let (begin, mut all, mut intervals) = (Instant::now(), Count::default(), 0);
-    for number in 0.. {
-        if begin.elapsed() >= total {
-            intervals = number;
-            break;
-        }
+    let (cpus, far, mut all) = (pin::allowed()?, Far::new(), Count::default());
+    let intervals = repeat(NAME, args.common.seconds, |number| {
         // Few threads first, then any number; hardly any writes, up to mostly writes.
         let threads = if number % 2 == 0 { 2 + number / 2 % 3 } else { args.threads.get() };
         let writes = [1, 64, 8, 128][number / 2 % 4];
-        let Count { reads, writes, timed_out } = if number % 4 == 0 && cpus.len() > 1 {
+        let stop = AtomicBool::new(false);
+        let counts = if number % 4 == 0 && cpus.len() > 1 {
             let tight = Tight { far: &far, reads: AtomicU64::new(0), next: AtomicU64::new(0) };
-            interval(2, TIGHT, |thread, stop| tight.run(thread == 0, cpus[thread], stop))?
+            quiet_interval(NAME, 2, TIGHT, &stop, |thread| tight.run(thread == 0, cpus[thread], &stop))?
         } else {
-            interval(threads, INTERVAL, |_, stop| {
+            quiet_interval(NAME, threads, INTERVAL, &stop, |_| {
                 let mut count = Count::default();
                 while !stop.load(Relaxed) {
                     operate(&mut count, writes);
@@ -108,12 +99,13 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
                 count
             })?
         };
-        all.reads += reads;
-        all.writes += writes;
-        all.timed_out += timed_out;
-        progress.reach(begin.elapsed().as_secs());
-    }
-    drop(progress);
+        for count in counts {
+            all.reads += count.reads;
+            all.writes += count.writes;
+            all.timed_out += count.timed_out;
+        }
+        Ok(())
+    })?;
     let done = LOCK.read().second.load(Relaxed);
     check(done == all.writes, Kind::Lost, || format!("{} writes, but the work of {done}", all.writes))?;
     require(NAME, "reads and writes", all.reads + all.writes, LEAST, args.common.seconds);
@@ -179,42 +171,6 @@ impl Tight<'_> {
         guard.write();
         count.writes += 1;
     }
-}
-
-/// Runs threads, which get their number, for this long.
-fn interval(
-    threads: usize,
-    length: Duration,
-    live: impl Fn(usize, &AtomicBool) -> Count + Sync,
-) -> anyhow::Result<Count> {
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let (stop, live) = (&stop, &live);
-        let start = |number| crew::spawn(scope, seeded(move || live(number, stop)));
-        let threads = (0..threads).map(start).collect::<anyhow::Result<Vec<_>>>()?;
-        let begin = Instant::now();
-        while begin.elapsed() < length {
-            sleep(TICK);
-        }
-        stop.store(true, Relaxed);
-        let mut stillness = Stillness::new();
-        while !threads.iter().all(|thread| thread.is_finished()) {
-            sleep(TICK);
-            let still = stillness.check(canary::is);
-            if still || begin.elapsed() > length + canary::wait_limit() {
-                let why = if still { "none runs" } else { "time is over" };
-                fail(NAME, Kind::Hang, &format!("threads do not end, and {why}"));
-            }
-        }
-        let mut all = Count::default();
-        for thread in threads {
-            let count = crew::join(thread)?;
-            all.reads += count.reads;
-            all.writes += count.writes;
-            all.timed_out += count.timed_out;
-        }
-        Ok(all)
-    })
 }
 
 /// Takes the lock in some way, once.
