@@ -161,6 +161,7 @@ pub mod percpu {
     pub mod count;
     #[path = "loom.rs"]
     pub mod cpu_counters;
+    pub mod free_words;
     pub mod used;
     #[path = "loom_words.rs"]
     pub mod words;

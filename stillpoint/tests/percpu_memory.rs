@@ -1,20 +1,26 @@
-//! Per-CPU data without memory.
+//! Per-CPU data without memory, and what it allocates.
 #![cfg(not(loom))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::future::Future;
 use std::panic::catch_unwind;
+use std::pin::Pin;
 use std::ptr;
+use std::task::{Context, Waker};
 use std::thread;
 
-use stillpoint::percpu::{self, Counter, Histogram, Pool};
+use stillpoint::percpu::{self, ArcOwner, Counter, Histogram, Pool, RefCount};
 use support::panics::message;
 
-/// Refuses memory to threads that have set [`EXHAUSTED`].
+/// Refuses memory to threads that have set [`EXHAUSTED`], and counts that of the others.
 struct Exhaustible;
 
 thread_local! {
     static EXHAUSTED: Cell<bool> = const { Cell::new(false) };
+    /// The bytes that the thread has allocated and not freed.
+    static LIVE: Cell<usize> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: the system's allocator, or null, which is allowed at any time.
@@ -23,11 +29,14 @@ unsafe impl GlobalAlloc for Exhaustible {
         if EXHAUSTED.get() {
             return ptr::null_mut();
         }
+        LIVE.set(LIVE.get().wrapping_add(layout.size()));
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.set(LIVE.get().wrapping_sub(layout.size()));
         // SAFETY: the caller's contract, and all memory is the system's.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -75,4 +84,63 @@ fn pool_without_memory_panics() {
     let panic = catch_unwind(|| Pool::<u64>::new(usize::MAX / 64)).expect_err("there is less memory");
     let message = message(&*panic);
     assert!(message.contains("there is memory for per-CPU data"), "{message}");
+}
+
+#[test]
+fn words_given_back_in_any_order_are_taken_again() {
+    const COUNTS: usize = 20_000;
+    let orders: [fn(usize) -> usize; 4] =
+        [|i| i, |i| COUNTS - 1 - i, |i| i * 7919 % COUNTS, |i| (i % 16) * (COUNTS / 16) + i / 16];
+    let mut live = Vec::new();
+    for wave in 0..10 {
+        let mut counts: Vec<_> = (0..COUNTS).map(|_| Some(RefCount::new())).collect();
+        counts.iter().flatten().for_each(RefCount::get);
+        for i in 0..COUNTS {
+            let count = counts[orders[wave % 4](i)].take().expect("an order takes each once");
+            if i % 2 == 0 {
+                assert!(count.kill());
+            }
+        }
+        drop(counts);
+        live.push(LIVE.get());
+    }
+    assert!(live[9] <= live[1] + live[1] / 10, "{live:?}");
+}
+
+/// Leaves a waker with each of many objects. Returns how often the thread allocates while `end` ends the wait for one.
+fn allocations_beside<F: Future + Unpin, T>(make: impl Fn() -> (T, F), end: impl FnOnce(T)) -> usize {
+    let (mut ends, mut futures): (Vec<_>, Vec<_>) = (0..16_000).map(|_| make()).unzip();
+    let context = &mut Context::from_waker(Waker::noop());
+    for future in &mut futures {
+        assert!(Pin::new(future).poll(context).is_pending());
+    }
+    let last = ends.pop().expect("there are some");
+    let before = ALLOCATIONS.get();
+    end(last);
+    let allocations = ALLOCATIONS.get() - before;
+    assert!(
+        futures
+            .iter_mut()
+            .rev()
+            .map(|future| Pin::new(future).poll(context).is_ready())
+            .eq((0..16_000).map(|n| n == 0))
+    );
+    allocations
+}
+
+#[test]
+fn end_of_a_wait_is_not_slower_beside_many_waiters() {
+    // What is the work of the map of all waiters is seen in its allocations.
+    let owner = || {
+        let owner = ArcOwner::new(1);
+        (ArcOwner::share(&owner), ArcOwner::into_inner(owner))
+    };
+    let count = || {
+        let count: &'static RefCount = Box::leak(Box::new(RefCount::new()));
+        count.get();
+        assert!(count.kill());
+        (count, count.zero())
+    };
+    let allocations = [allocations_beside(owner, drop), allocations_beside(count, RefCount::put)];
+    assert!(allocations.iter().all(|count| *count <= 2), "{allocations:?}");
 }

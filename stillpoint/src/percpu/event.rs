@@ -1,8 +1,9 @@
 //! An event that happens once. Threads block until it has happened, and futures are woken.
 //!
-//! The wakers of all events are in one map, by the address of the event, so that an event is one word, and the child of a
-//! fork finds a lock that another thread held. A future sets `WAITERS` after it has left its waker; the thread that sets
-//! `HAPPENED` wakes all if it finds that. Both are read-modify-writes of one word: the one that comes later sees the other.
+//! Wakers are kept by the address of their event, in buckets, as the kernel keeps the waiters of a futex. So an event is one
+//! word, and the child of a fork finds the locks that other threads held. A future sets `WAITERS` after it has left its
+//! waker; the thread that sets `HAPPENED` wakes all if it finds that. Both are read-modify-writes of one word: the one that
+//! comes later sees the other.
 //!
 //! The address is only a key. If the event is gone when its waiters are taken, and there is another one in its place, the
 //! futures of that are woken for nothing.
@@ -14,6 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crossbeam_utils::CachePadded;
+
+use super::free_words::FREE;
 use crate::sync::block_on::{block_on, wake};
 use crate::sync::{ForkSafe, now};
 use crate::sys::fork::{ForkHook, register_for_fork};
@@ -29,23 +33,36 @@ pub struct Event(AtomicU32);
 /// A future of an event: 0 while it has left no waker.
 pub type WaiterId = u64;
 
-type Wakers = BTreeMap<(usize, WaiterId), Waker>;
+/// A map, as a bucket may have many events, and an event many waiters: each costs their logarithm.
+type Bucket = CachePadded<Mutex<BTreeMap<(usize, WaiterId), Waker>>>;
 
-static WAKERS: ForkSafe<Mutex<Wakers>> = ForkSafe::new(Mutex::new(BTreeMap::new()));
+const BUCKETS: usize = 64;
+
+static TABLE: ForkSafe<[Bucket; BUCKETS]> = ForkSafe::new(empty());
 
 /// Goes on in the child of a fork, whose futures may have the numbers that they got in the parent.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
-/// Futures that are polled in the child become waiters again.
-static FORK: ForkHook = ForkHook::in_child(7, || {
-    // SAFETY: the child has one thread, which is in no function of this module.
-    unsafe { WAKERS.overwrite(Mutex::new(BTreeMap::new())) };
+/// Futures that are polled in the child become waiters again. Another thread of the parent may have been taking a word.
+pub static FORK: ForkHook = ForkHook::in_child(7, || {
+    // SAFETY: the child has one thread, which is in no function of these modules.
+    unsafe {
+        TABLE.overwrite(empty());
+        FREE.reset_in_child();
+    }
 });
 init_array!(register_for_fork(&FORK));
 
-fn wakers() -> MutexGuard<'static, Wakers> {
+const fn empty() -> [Bucket; BUCKETS] {
+    [const { CachePadded::new(Mutex::new(BTreeMap::new())) }; BUCKETS]
+}
+
+/// Locks the bucket of an event.
+fn bucket(address: usize) -> MutexGuard<'static, BTreeMap<(usize, WaiterId), Waker>> {
+    // Fibonacci hashing (Knuth): the top bits depend on all others, so it does not matter how far events are apart.
+    let hash = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BUCKETS.ilog2());
     // Nothing panics under the lock: wakers are cloned, called and dropped outside.
-    WAKERS.get().lock().unwrap_or_else(PoisonError::into_inner)
+    TABLE.get()[hash as usize].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Event {
@@ -60,12 +77,13 @@ impl Event {
         if self.0.fetch_or(HAPPENED, Release) & WAITERS == 0 {
             return;
         }
-        let mut wakers = wakers();
-        let mut own = wakers.split_off(&(address, 0));
-        let mut others = own.split_off(&(address + 1, 0));
-        wakers.append(&mut others);
-        drop(wakers);
-        own.into_values().for_each(wake);
+        let mut own = Vec::new();
+        let mut bucket = bucket(address);
+        while let Some((&key, _)) = bucket.range((address, 0)..=(address, WaiterId::MAX)).next() {
+            own.extend(bucket.remove(&key));
+        }
+        drop(bucket);
+        own.into_iter().for_each(wake);
     }
 
     pub fn has_happened(&self) -> bool {
@@ -84,7 +102,7 @@ impl Event {
             // Relaxed: only the number matters.
             *id = LAST_ID.fetch_add(1, Relaxed) + 1;
         }
-        let old = wakers().insert((self.address(), *id), waker);
+        let old = bucket(self.address()).insert((self.address(), *id), waker);
         drop(old);
         // Acquire: as above.
         if self.0.fetch_or(WAITERS, Acquire) & HAPPENED != 0 { Poll::Ready(()) } else { Poll::Pending }
@@ -94,7 +112,7 @@ impl Event {
     pub fn forget(&self, id: &mut WaiterId) {
         let id = mem::take(id);
         if id != 0 {
-            let old = wakers().remove(&(self.address(), id));
+            let old = bucket(self.address()).remove(&(self.address(), id));
             drop(old);
         }
     }
@@ -113,5 +131,41 @@ impl Event {
 
     fn address(&self) -> usize {
         (&raw const self.0).addr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use support::deadline::deadline;
+
+    #[test]
+    fn set_does_not_wait_for_waiters_of_other_buckets() {
+        let _running = deadline();
+        let events = [const { Event::new() }; 2 * BUCKETS];
+        let mut ids = [0; 2 * BUCKETS];
+        let context = Context::from_waker(Waker::noop());
+        for (event, id) in events.iter().zip(&mut ids) {
+            assert!(event.poll(id, &context).is_pending());
+        }
+        let locked = bucket(events[0].address());
+        let is_elsewhere = |event: &Event| {
+            let key = (event.address(), 0);
+            locked.range(key..).next().is_none_or(|(of, _)| of.0 != event.address())
+        };
+        let (mut elsewhere, mut here) = (0, 0);
+        for event in &events {
+            if is_elsewhere(event) {
+                event.set();
+                elsewhere += 1;
+            } else {
+                here += 1;
+            }
+        }
+        // Neighbours are not in one bucket.
+        assert!(here * 4 < elsewhere, "{here} of {}", events.len());
+        drop(locked);
+        events.iter().zip(&mut ids).for_each(|(event, id)| event.forget(id));
+        assert!(events.iter().all(|event| bucket(event.address()).keys().all(|of| of.0 != event.address())));
     }
 }

@@ -55,6 +55,8 @@ pub(crate) mod cpu_counters;
 #[cfg(feature = "percpu")]
 mod event;
 #[cfg(feature = "percpu")]
+mod free_words;
+#[cfg(feature = "percpu")]
 mod histogram;
 #[cfg(feature = "percpu")]
 mod into_inner;

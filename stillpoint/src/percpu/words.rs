@@ -1,8 +1,8 @@
 //! A word on each CPU, for owners of which there may be many: they share areas.
 //!
 //! A [`CpuWord`] takes its word at its first use, from a *block*: an area for each CPU, with room for sixteen owners. So
-//! an owner costs eight bytes for each possible CPU. Blocks are linked in a list that only grows; words that are given
-//! back are taken again.
+//! an owner costs eight bytes for each possible CPU. Blocks are never freed; words that are given back are taken again
+//! ([`super::free_words`]).
 //!
 //! ```text
 //! | header | area of CPU 0: word 0..16 | area of CPU 1 | ...
@@ -24,18 +24,19 @@
 //! # Orderings
 //!
 //! A word is published with what precedes it by a Release, and read by an Acquire, as areas of counters are
-//! ([`super::cpu_counters`]). A bit of `free` is set by a Release, after the words were zeroed, and cleared by an Acquire.
-//! The sum needs none: the interrupt is a full fence of this thread and of all that may have added.
+//! ([`super::cpu_counters`]). The sum needs no ordering: the interrupt is a full fence of this thread and of all that may have
+//! added.
 
 use core::alloc::Layout;
-use core::iter;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, Ordering::*};
 
-use super::remote;
+use super::free_words::{Block, FREE};
 use super::rseq::registration::{self, Mode};
 use super::rseq::{self, CounterRef, tries};
+use super::{event, remote};
 use crate::sync::{Memory, step};
+use crate::sys::fork::register_for_fork;
 use crate::sys::rseq::possible_cpus;
 
 /// The words of an area.
@@ -47,23 +48,8 @@ struct Area([AtomicU64; WORDS]);
 
 const _: () = assert!(size_of::<Area>() == size_of::<rseq::CpuArea>());
 
-#[repr(C, align(128))]
-struct Block {
-    /// A bit for each word that has no owner.
-    free: AtomicU32,
-    next: AtomicPtr<Block>,
-}
-
+/// A block begins with its header.
 const _: () = assert!(size_of::<Block>() == size_of::<Area>());
-
-/// The newest block.
-static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(ptr::null_mut());
-
-/// A block that had a free word lately.
-static HINT: AtomicPtr<Block> = AtomicPtr::new(ptr::null_mut());
-
-/// How many blocks are searched for a free word before another block is allocated.
-const SEARCHED: usize = 64;
 
 /// The value of `all` after [`CpuWord::close`].
 const CLOSED: *mut u64 = ptr::without_provenance_mut(1);
@@ -123,7 +109,9 @@ impl CpuWord {
         if report.mode() != Mode::Rseq || !remote::is_available() {
             return None;
         }
-        let fresh = registration::unless_making(free_word)?;
+        register_for_fork(&event::FORK);
+        let fresh = FREE.take().map(|(block, index)| word(block, index));
+        let fresh = fresh.or_else(|| registration::unless_making(allocate))?;
         // Release: publishes the block; pairs with the Acquires of `all`. Acquire: sees the block of a faster thread.
         match self.all.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => {
@@ -173,74 +161,38 @@ fn words<'a>(first: NonNull<u64>) -> impl Iterator<Item = &'a AtomicU64> {
 /// Makes the words of an owner zero, and free. No section adds to them (1).
 fn give_back(first: NonNull<u64>) {
     for word in words(first) {
-        // Relaxed: the Release below. A page that was never written to stays so.
+        // Relaxed: `FREE` publishes it. A page that was never written to stays so.
         if word.load(Relaxed) != 0 {
             word.store(0, Relaxed);
         }
     }
     let index = first.addr().get() % size_of::<Area>() / size_of::<u64>();
-    // SAFETY: the header precedes the area of CPU 0, in which this word is.
+    // SAFETY: the header precedes the area of CPU 0, in which this word is. It is never freed (5).
     let block = unsafe { first.sub(index).cast::<Block>().sub(1).as_ref() };
-    // Release: publishes that the words are zero; pairs with the Acquire in `Block::take`.
-    block.free.fetch_or(1 << index, Release);
-    // Release: publishes the block, as its first publication did; pairs with the Acquire in `free_word`.
-    HINT.store(ptr::from_ref(block).cast_mut(), Release);
+    FREE.give_back(block, index);
 }
 
-/// Returns a word without an owner, in the area of CPU 0; `None` if there is no memory.
-fn free_word() -> Option<NonNull<u64>> {
-    let of = |block: &AtomicPtr<Block>| {
-        // Acquire: sees the header; pairs with the Releases in `Block::allocate` and `give_back`.
-        // SAFETY: published, so initialized, and never freed (5).
-        unsafe { block.load(Acquire).as_ref() }
+/// Returns a word in the area of CPU 0.
+fn word(block: &'static Block, index: usize) -> NonNull<u64> {
+    // The provenance of all blocks is exposed, as a reference to the header does not reach the areas.
+    let areas = ptr::from_ref(block).addr() + size_of::<Block>();
+    let word = ptr::with_exposed_provenance_mut(areas + index * size_of::<u64>());
+    NonNull::new(word).expect("it is in memory")
+}
+
+/// Allocates a block, and takes its first word. Returns `None` if there is no memory.
+#[cold]
+fn allocate() -> Option<NonNull<u64>> {
+    let layout = Layout::array::<Area>(possible_cpus().checked_add(1)?).ok()?;
+    // Many CPUs may be possible that never exist: nothing is written to their areas.
+    let start = Memory::sparse(layout)?.start::<Block>();
+    start.as_ptr().expose_provenance();
+    // SAFETY: fresh memory, large and aligned enough, for the header and for areas, whose initial value is zero. It is never
+    // freed (5).
+    let block: &'static Block = unsafe {
+        start.write(Block::new((1 << WORDS) - 2));
+        start.as_ref()
     };
-    let following = |block: Option<&'static Block>| iter::successors(block, move |block| of(&block.next));
-    let from_hint = following(of(&HINT)).take(SEARCHED);
-    let from_newest = following(of(&BLOCKS)).take(SEARCHED);
-    from_hint.chain(from_newest).find_map(Block::take).or_else(Block::allocate)
-}
-
-impl Block {
-    /// Takes a free word, if there is one.
-    fn take(&'static self) -> Option<NonNull<u64>> {
-        let mut free = self.free.load(Relaxed);
-        while free != 0 {
-            // Acquire: sees that the words are zero; pairs with the Release in `give_back`.
-            match self.free.compare_exchange_weak(free, free & (free - 1), Acquire, Relaxed) {
-                Ok(_) => return Some(self.word(free.trailing_zeros() as usize)),
-                Err(now) => free = now,
-            }
-        }
-        None
-    }
-
-    fn word(&'static self, index: usize) -> NonNull<u64> {
-        // The provenance of all blocks is exposed, as a reference to the header does not reach the areas.
-        let areas = ptr::from_ref(self).addr() + size_of::<Self>();
-        let word = ptr::with_exposed_provenance_mut(areas + index * size_of::<u64>());
-        NonNull::new(word).expect("it is in memory")
-    }
-
-    /// Allocates a block. Takes its first word.
-    #[cold]
-    fn allocate() -> Option<NonNull<u64>> {
-        let layout = Layout::array::<Area>(possible_cpus().checked_add(1)?).ok()?;
-        // Many CPUs may be possible that never exist: nothing is written to their areas.
-        let start = Memory::sparse(layout)?.start::<Self>();
-        start.as_ptr().expose_provenance();
-        let mut newest = BLOCKS.load(Relaxed);
-        // SAFETY: fresh memory, large and aligned enough, for the header and for areas, whose initial value is zero. It is
-        // never freed (5).
-        let block: &'static Self = unsafe {
-            start.write(Self { free: AtomicU32::new((1 << WORDS) - 2), next: AtomicPtr::new(newest) });
-            start.as_ref()
-        };
-        // Release: publishes the block; pairs with the Acquire in `free_word`.
-        while let Err(now) = BLOCKS.compare_exchange(newest, start.as_ptr(), Release, Relaxed) {
-            newest = now;
-            block.next.store(now, Relaxed);
-        }
-        HINT.store(start.as_ptr(), Release);
-        Some(block.word(0))
-    }
+    FREE.add(block);
+    Some(word(block, 0))
 }

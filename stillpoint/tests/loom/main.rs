@@ -8,6 +8,7 @@ mod counts;
 mod failed_exchange;
 mod fallback;
 mod fence;
+mod free_words;
 mod hazard;
 mod lock;
 mod lock_times;

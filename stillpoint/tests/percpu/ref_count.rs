@@ -349,7 +349,9 @@ fn fork_child_of_a_child_wakes_each_future() {
         assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
         (future, waker)
     };
+    // Of two futures of the parent, the child polls one.
     let (mut inherited, _) = poll(&first);
+    let _left = poll(&first);
     fork::in_child(|| {
         let (mut of_the_child, waker) = poll(&second);
         fork::in_child(|| {
@@ -358,7 +360,38 @@ fn fork_child_of_a_child_wakes_each_future() {
                 assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
             }
             assert!(count.kill());
-            assert_eq!([&second, &third].map(|wakes| wakes.0.load(Relaxed)), [2, 1]);
+            assert_eq!([&first, &second, &third].map(|wakes| wakes.0.load(Relaxed)), [0, 2, 1]);
         });
+    });
+}
+
+#[cfg(not(stillpoint_portable))]
+#[test]
+fn fork_child_finds_the_locks_of_other_threads_free() {
+    if !fork::is_alone(fork_child_finds_the_locks_of_other_threads_free) {
+        return;
+    }
+    let await_one = |kill: bool| {
+        // More than a bucket for each, and more than a block.
+        let counts = [const { RefCount::new() }; 128];
+        counts.iter().for_each(RefCount::get);
+        let mut futures = counts.each_ref().map(RefCount::zero);
+        let context = &mut Context::from_waker(Waker::noop());
+        futures.iter_mut().for_each(|future| assert!(pin!(future).poll(context).is_pending()));
+        if kill {
+            counts.iter().for_each(|count| assert!(count.kill() && !count.is_zero()));
+            counts.iter().for_each(RefCount::put);
+            futures.iter_mut().for_each(|future| assert!(pin!(future).poll(context).is_ready()));
+        }
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                await_one(false);
+            }
+        });
+        (0..races(100)).for_each(|_| fork::in_child(|| await_one(true)));
+        stop.store(true, Relaxed);
     });
 }
