@@ -82,7 +82,7 @@ on_machine() {
     [[ $1 != *percpu* ]] || config=faults
     [[ $1 != stillpoint ]] || program=(--lib)
     build env CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg stillpoint_$config" \
-        cargo test --package stillpoint --features signal-fence --release \
+        cargo test --package stillpoint --release \
         --target-dir "$root/target/patches-$config" "${program[@]}"
 }
 

@@ -99,7 +99,6 @@ fn end_a_section(releases: bool) {
     let (word, state) = (Word(UnsafeCell::new(0)), AtomicU32::new(1));
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            fence::register_thread();
             fence::light();
             // SAFETY: the writer waits for `state`.
             unsafe { word.add() };

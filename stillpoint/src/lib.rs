@@ -48,7 +48,6 @@
 //! | `lock-events` | `lock::events()`: counts of what happens in locks |
 //! | `usdt` | static probes for bpftrace, perf and gdb, on slow paths: grace periods, callbacks, throttling, locks (`docs/probes.md`) |
 //! | `section-locations` | [stall reports](rcu#stalls) name where the open sections began, in [`rcu`] and [`srcu`]: each section stores its place |
-//! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
 //! | `lock`, `percpu`, `srcu` | the modules of these names |
 //! | `lock_api_05` | [`lock::RawMutex`], [`lock::RawRwLock`] and [`lock::Condvar`] for `lock_api` 0.5 as well, which needs Rust 1.95 |
 //! | `send_guard` | guards of [`lock::Mutex`] may be sent to other threads |

@@ -68,21 +68,10 @@ fn both_miss(fences: [fn(); 2]) -> bool {
     one.iter().zip(&two).any(|(one, two)| *one && *two)
 }
 
-/// The light fence of a registered thread.
-fn registered_light() {
-    fence::register_thread();
-    fence::light();
-}
-
 #[test]
 fn light_and_heavy_never_both_miss() {
     fence::init();
     assert!(!both_miss([fence::light, fence::heavy]));
-}
-
-#[test]
-fn registered_light_and_heavy_never_both_miss() {
-    assert!(!both_miss([registered_light, fence::heavy]));
 }
 
 #[test]
@@ -114,15 +103,8 @@ fn heavy_may_be_called_concurrently() {
     let (_running, calls) = (deadline(), repetitions(1000) as u64);
     let before = fence::stats();
     thread::scope(|scope| {
-        for caller in 0..CALLERS {
-            scope.spawn(move || {
-                if caller % 2 == 0 {
-                    fence::register_thread();
-                }
-                for _ in 0..calls {
-                    fence::heavy();
-                }
-            });
+        for _ in 0..CALLERS {
+            scope.spawn(|| (0..calls).for_each(|_| fence::heavy()));
         }
     });
     let after = fence::stats();
@@ -153,48 +135,24 @@ fn issued_never_exceeds_calls() {
 }
 
 #[test]
-fn threads_register_and_end_while_others_call_heavy() {
-    let _running = deadline();
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Relaxed) {
-                fence::heavy();
-            }
-        });
-        for _ in 0..repetitions(500) {
-            let registered = || {
-                assert_eq!(fence::register_thread(), fence::backend() != Backend::SeqCst);
-                fence::light();
-            };
-            for thread in [(); 4].map(|()| scope.spawn(registered)) {
-                thread.join().expect("the thread ends");
-            }
-        }
-        stop.store(true, Relaxed);
-    });
-}
-
-#[test]
 fn backend_is_chosen_once() {
     let report = fence::init();
     let backend = report.backend();
     assert_eq!(fence::backend(), backend);
     assert!(ptr::eq(fence::report(), report));
     assert!(fence::set_backend(backend).is_ok_and(|again| ptr::eq(again, report)));
-    for other in [Backend::Membarrier, Backend::Signal, Backend::SeqCst] {
+    for other in [Backend::Membarrier, Backend::SeqCst] {
         if other != backend {
             let error = fence::set_backend(other).expect_err("another backend is in use").to_string();
             assert!(error.contains("set already") && error.contains(&report.to_string()), "{error}");
         }
     }
     assert_eq!(fence::backend(), backend);
-    assert_eq!(report.signal().is_some(), backend == Backend::Signal);
 }
 
 /// Checks that the fence works.
 fn assert_fences() {
-    assert!(!both_miss([registered_light, fence::heavy]));
+    assert!(!both_miss([fence::light, fence::heavy]));
     stillpoint::rcu::synchronize();
 }
 
@@ -217,18 +175,13 @@ fn environment_chooses_the_backend() {
     } else {
         assert_eq!(report.backend().to_string(), asked, "{report}");
     }
-    #[cfg(not(stillpoint_portable))]
-    let signals = libc::SIGRTMIN()..=libc::SIGRTMAX();
-    #[cfg(not(stillpoint_portable))]
-    assert!(report.signal().is_none_or(|signal| signals.contains(&signal)), "{report}");
-    assert_eq!(report.signal().is_some(), asked == "signal");
     assert_fences();
 }
 
 #[test]
 fn unknown_backend_falls_back_with_a_reason() {
     if child::variant().is_none() {
-        for unknown in ["rseq", "SEQCST", ""] {
+        for unknown in ["signal", "SEQCST", ""] {
             let test = unknown_backend_falls_back_with_a_reason;
             child::run(test, unknown, Some(unknown));
         }
@@ -236,7 +189,7 @@ fn unknown_backend_falls_back_with_a_reason() {
     }
     let report = fence::init();
     assert_eq!(report.backend(), Backend::SeqCst);
-    assert_eq!(report.why().to_string(), "STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)");
+    assert_eq!(report.why().to_string(), "STILLPOINT_FENCE names no backend (membarrier, seqcst)");
     assert_eq!(report.to_string(), format!("seqcst: {}", report.why()));
     assert_fences();
 }
@@ -250,62 +203,6 @@ fn set_backend_overrides_the_environment() {
     let report = fence::set_backend(Backend::SeqCst).expect("nothing was chosen before");
     assert_eq!(report.backend(), Backend::SeqCst, "{report}");
     assert_eq!(fence::init().backend(), Backend::SeqCst);
-    assert_fences();
-}
-
-#[cfg(not(feature = "signal-fence"))]
-#[test]
-fn signal_backend_needs_its_feature() {
-    if child::variant().is_none() {
-        return child::run(signal_backend_needs_its_feature, "", Some("signal"));
-    }
-    let report = fence::init();
-    assert_eq!(report.backend(), Backend::SeqCst);
-    assert!(report.why().to_string().contains("built without the feature signal-fence"), "{report}");
-    assert_fences();
-}
-
-#[cfg(feature = "signal-fence")]
-#[test]
-fn signal_backend_skips_signals_with_handlers() {
-    let Some(free) = child::variant() else {
-        for free in ["some", "none"] {
-            child::run(signal_backend_skips_signals_with_handlers, free, Some("signal"));
-        }
-        return;
-    };
-    extern "C" fn ignore(_signal: libc::c_int) {}
-    let left = libc::SIGRTMAX() - 2;
-    for signal in libc::SIGRTMIN()..=libc::SIGRTMAX() {
-        if free == "none" || signal != left {
-            // SAFETY: a handler that does nothing.
-            unsafe { libc::signal(signal, ignore as *const () as libc::sighandler_t) };
-        }
-    }
-    let report = fence::init();
-    if free == "some" {
-        assert_eq!((report.backend(), report.signal()), (Backend::Signal, Some(left)), "{report}");
-    } else {
-        assert_eq!((report.backend(), report.signal()), (Backend::SeqCst, None), "{report}");
-        assert!(report.why().to_string().contains("every real-time signal has a handler"), "{report}");
-    }
-    assert_fences();
-}
-
-#[cfg(feature = "signal-fence")]
-#[test]
-fn signal_reaches_threads_started_with_signals_blocked() {
-    if child::variant().is_none() {
-        let test = signal_reaches_threads_started_with_signals_blocked;
-        return child::run(test, "", Some("signal"));
-    }
-    // SAFETY: the set is plain data, initialized before use; threads started from here on inherit the mask.
-    unsafe {
-        let mut all: libc::sigset_t = mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, ptr::null_mut());
-    }
-    assert_eq!(fence::init().backend(), Backend::Signal);
     assert_fences();
 }
 
@@ -326,7 +223,6 @@ fn forked_child_can_fence() {
     if !on_each_backend(forked_child_can_fence) {
         return;
     }
-    fence::register_thread();
     drop(stillpoint::rcu::enter());
     fork::in_child(|| {
         // Repeated, because a missing fence seldom shows.
@@ -393,9 +289,8 @@ mod ends {
     }
 }
 
-/// Registers the thread, with the fence and as a reader, and defers a callback.
+/// Registers the thread as a reader, and defers a callback.
 fn use_all() {
-    fence::register_thread();
     fence::light();
     drop(stillpoint::rcu::enter());
     stillpoint::rcu::retire(Box::new([0_u8; 10]));

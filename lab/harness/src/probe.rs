@@ -142,7 +142,6 @@ fn heavy() -> anyhow::Result<String> {
     let controls = Controls::default();
     let beside = controls.scope(|scope| {
         crew::spawn(scope, || {
-            fence::register_thread();
             controls.ready.arrive();
             while !controls.background_must_stop() {
                 fence::light();

@@ -11,16 +11,13 @@ const FENCE: &str = "STILLPOINT_FENCE";
 const PERCPU: &str = "STILLPOINT_PERCPU";
 
 /// The tortures, and the backends that each runs on.
-const RUNS: [(&str, &str, &str); 16] = [
+const RUNS: [(&str, &str, &str); 13] = [
     ("rcu", FENCE, "membarrier"),
-    ("rcu", FENCE, "signal"),
     ("rcu", FENCE, "seqcst"),
     ("qsbr", FENCE, "membarrier"),
     ("srcu", FENCE, "membarrier"),
-    ("srcu", FENCE, "signal"),
     ("srcu", FENCE, "seqcst"),
     ("hazard", FENCE, "membarrier"),
-    ("hazard", FENCE, "signal"),
     ("hazard", FENCE, "seqcst"),
     ("percpu", PERCPU, "rseq"),
     ("percpu", PERCPU, "atomic"),

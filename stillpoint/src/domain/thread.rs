@@ -186,7 +186,7 @@ pub(crate) fn register<D: StaticDomain>(
     let shared = D::shared();
     shared.fork.register();
     // Chooses the backend of the fence, before this thread can be a reader.
-    crate::fence::register_thread();
+    crate::fence::init();
     let fast = crate::fence::fast_path_suffices();
     #[cfg(stillpoint_portable)]
     if let Some(reader) = take_back::<D>(shared.at_exit.armed()) {

@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 use crossbeam_utils::CachePadded;
 
 use super::reason::BackendReason;
-use super::signal;
 use crate::sync::shared_seq::SharedSeq;
 use crate::sync::{ForkSafe, Requested};
 use crate::sys::fork::{ForkHook, register_for_fork};
@@ -20,9 +19,6 @@ use crate::sys::{heavy_fence, init_array};
 pub enum Backend {
     /// `membarrier(2)`: `light()` is a compiler fence.
     Membarrier = 3,
-    /// Signals to registered threads: `light()` is a compiler fence and a check of a thread-local. Needs the feature
-    /// `signal-fence`.
-    Signal = 2,
     /// Both sides execute a `SeqCst` fence.
     SeqCst = 1,
 }
@@ -31,7 +27,6 @@ impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Backend::Membarrier => "membarrier",
-            Backend::Signal => "signal",
             Backend::SeqCst => "seqcst",
         })
     }
@@ -66,17 +61,9 @@ impl Report {
         self.backend
     }
 
-    /// Returns the real-time signal of the signal backend.
-    pub fn signal(&self) -> Option<i32> {
-        match self.reason {
-            BackendReason::SignalFree(signal) => Some(signal),
-            _ => None,
-        }
-    }
-
     /// Returns the reason to display: what was asked for, what was tried, and what failed.
     pub fn why(&self) -> impl fmt::Display + '_ {
-        self.requested.explain(self.reason, "STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)")
+        self.requested.explain(self.reason, "STILLPOINT_FENCE names no backend (membarrier, seqcst)")
     }
 }
 
@@ -95,7 +82,7 @@ pub fn init() -> &'static Report {
 
 fn requested_by_environment() -> Requested<Backend> {
     use Backend::*;
-    let backends = [("membarrier", Membarrier), ("signal", Signal), ("seqcst", SeqCst)];
+    let backends = [("membarrier", Membarrier), ("seqcst", SeqCst)];
     Requested::by_environment(c"STILLPOINT_FENCE", &backends)
 }
 
@@ -158,10 +145,6 @@ fn select(requested: Requested<Backend>) -> (Backend, BackendReason) {
             Ok(()) => (Backend::Membarrier, BackendReason::Works),
             Err(reason) => (Backend::SeqCst, BackendReason::Unavailable(reason)),
         },
-        Requested::Value(Backend::Signal) => match signal::install() {
-            Ok(signal) => (Backend::Signal, BackendReason::SignalFree(signal)),
-            Err(reason) => (Backend::SeqCst, reason),
-        },
         Requested::Value(Backend::SeqCst) | Requested::Unknown => (Backend::SeqCst, BackendReason::NotNeeded),
     }
 }
@@ -191,8 +174,6 @@ pub unsafe fn in_child() {
         }
     }
     HEAVY.rounds.reset_in_child();
-    // SAFETY: the only thread, which did not fork within a fence.
-    unsafe { signal::reset_in_child() };
 }
 
 /// Returns what was chosen and why, if that has been done.
@@ -228,14 +209,13 @@ static HEAVY: CachePadded<Heavy> =
 ///
 /// # Panics
 ///
-/// If the kernel denies `membarrier`, or the signal, although it allowed it when the backend was chosen.
+/// If the kernel denies `membarrier`, although it allowed it when the backend was chosen.
 pub fn heavy() {
     let backend = backend();
     // Relaxed: statistics. The end of the round that serves the caller is a Release, for `stats`.
     HEAVY.calls.fetch_add(1, Relaxed);
     match backend {
         Backend::Membarrier => HEAVY.rounds.run_or_wait(heavy_fence::execute),
-        Backend::Signal => HEAVY.rounds.run_or_wait(signal::fence),
         Backend::SeqCst => fence(SeqCst),
     }
 }

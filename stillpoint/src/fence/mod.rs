@@ -21,16 +21,14 @@
 //! |---|---|---|---|
 //! | [`Membarrier`](Backend::Membarrier) | compiler fence | `membarrier(PRIVATE_EXPEDITED)`, one inter-processor interrupt per CPU that runs this process | by default, if it works |
 //! | [`SeqCst`](Backend::SeqCst) | full fence | full fence | otherwise |
-//! | [`Signal`](Backend::Signal) | compiler fence in a registered thread ([`register_thread`]), else a full one | a real-time signal to each registered thread, and its answer | on request only, with the feature `signal-fence` |
 //!
 //! The first call of [`init`], [`set_backend`] or [`heavy`], or the first reader of [`crate::rcu`], chooses the
 //! backend, which then never changes. Before that, `light()` is a full fence. The environment variable
-//! `STILLPOINT_FENCE` (`membarrier`, `seqcst`, `signal`) asks for a backend. If that is not available, `SeqCst` is
+//! `STILLPOINT_FENCE` (`membarrier`, `seqcst`) asks for a backend. If that is not available, `SeqCst` is
 //! used, and [`report`] returns the reason.
 //!
 //! So where the kernel lacks or denies `membarrier`, readers of [`crate::rcu`] execute a full fence on entering a
-//! section, and those of [`crate::srcu`] and [`RwLock`](crate::lock::RwLock) another on leaving it. The signal backend
-//! avoids these fences, but its heavy fences are slow and disturb threads: see below.
+//! section, and those of [`crate::srcu`] and [`RwLock`](crate::lock::RwLock) another on leaving it.
 //!
 //! Call [`init`] at the start of `main`: the kernel registers a process in half a microsecond while it has one thread,
 //! and in about ten milliseconds afterwards.
@@ -45,13 +43,7 @@
 //!   since it executes no fence there. The grace period then ends when its timer next expires: 50 us after it has begun
 //!   to sleep, with the timer's slack some 100 us, and later at intervals that grow to 1 ms. So a reader that stays in a section for long costs a timer
 //!   interrupt per millisecond.
-//! - With the signal backend, `heavy()` takes milliseconds if registered threads are not running. No thread may block
-//!   the signal ([`Report::signal`]) for long. System calls that `SA_RESTART` does not cover (`nanosleep`,
-//!   `epoll_wait`, ...) may return `EINTR` in registered threads.
-//! - `heavy()` may wait for another caller, so it must not be called in signal handlers. `light()` may. With the signal
-//!   backend, in a library that was loaded by `dlopen(3)`, `light()` may be called in a handler only if the thread has
-//!   called it or [`register_thread`] before: at its first use in a thread the C library allocates a thread-local
-//!   variable.
+//! - `heavy()` may wait for another caller, so it must not be called in signal handlers. `light()` may.
 //! - The child of a `fork` may use this module, whatever other threads were doing, and keeps the backend. Like all of
 //!   the library, this relies on `pthread_atfork(3)`: it does not notice a system call that does not go through `fork`.
 //!
@@ -89,8 +81,6 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
 pub(crate) mod backend;
 mod reason;
-#[cfg_attr(any(stillpoint_portable, not(feature = "signal-fence")), path = "no_signal.rs")]
-mod signal;
 #[cfg(all(test, target_arch = "x86_64", not(any(miri, stillpoint_portable))))]
 mod tests;
 
@@ -106,7 +96,7 @@ pub use backend::{
 pub fn light() {
     if FAST_PATH_IS_FENCED {
         fence(SeqCst);
-    } else if backend::is_chosen(Backend::Membarrier) {
+    } else if light_is_compiler_fence() {
         compiler_fence(SeqCst);
     } else {
         light_slow();
@@ -115,24 +105,19 @@ pub fn light() {
 
 #[cold]
 fn light_slow() {
-    if backend::is_chosen(Backend::Signal) && signal::is_registered() {
-        compiler_fence(SeqCst);
-    } else {
-        fence(SeqCst);
-    }
+    fence(SeqCst);
 }
 
-/// Returns `true` if [`light`] is a compiler fence in every thread. Does not choose the backend.
+/// Returns `true` if [`light`] is a compiler fence. Does not choose the backend.
+#[inline(always)]
 pub(crate) fn light_is_compiler_fence() -> bool {
     backend::is_chosen(Backend::Membarrier)
 }
 
-/// Returns `true` if [`light`] is a full fence in this thread now. Does not choose the backend.
+/// Returns `true` if [`light`] is a full fence now. Does not choose the backend.
 #[inline(always)]
 pub(crate) fn light_is_full_fence() -> bool {
-    FAST_PATH_IS_FENCED
-        || backend::is_chosen(Backend::SeqCst)
-        || !(light_is_compiler_fence() || backend::is_chosen(Backend::Signal) && signal::is_registered())
+    FAST_PATH_IS_FENCED || !light_is_compiler_fence()
 }
 
 /// The fast path of [`crate::rcu`] executes the light fence of any backend, and so all threads enter by it: there are full
@@ -155,23 +140,4 @@ pub(crate) fn light_full() {
 #[inline(always)]
 pub(crate) fn light_compiler_only() {
     compiler_fence(SeqCst);
-}
-
-/// Registers the calling thread with the backend, until it ends. Chooses the backend if that has not been done. Returns
-/// `true` if [`light`] is a compiler fence in this thread from now on: always with `membarrier`, never with `SeqCst`.
-///
-/// Optional: with the signal backend, [`light`] is a full fence in a thread that is not registered. Readers of
-/// [`crate::rcu`] are registered.
-///
-/// ```
-/// use stillpoint::fence::{self, Backend};
-///
-/// assert_eq!(fence::register_thread(), fence::backend() != Backend::SeqCst);
-/// ```
-pub fn register_thread() -> bool {
-    match backend() {
-        Backend::Membarrier => true,
-        Backend::Signal => signal::register(),
-        Backend::SeqCst => false,
-    }
 }

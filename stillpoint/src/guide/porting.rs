@@ -224,7 +224,7 @@
 //! | liburcu | here |
 //! |---|---|
 //! | `urcu-memb`, `urcu-bp` | [`rcu`](crate::rcu), with the backend [`Membarrier`](crate::fence::Backend::Membarrier) |
-//! | `urcu-mb`, `urcu-signal` | the same, with the backends [`SeqCst`](crate::fence::Backend::SeqCst) and [`Signal`](crate::fence::Backend::Signal) (feature `signal-fence`) |
+//! | `urcu-mb`, `urcu-signal` | the same, with the backend [`SeqCst`](crate::fence::Backend::SeqCst) |
 //! | `urcu-qsbr` | [`qsbr`](crate::qsbr) |
 //! | `rcu_init` | [`fence::init`](crate::fence::init), which is optional |
 //! | `rcu_register_thread` | nothing; [`register`](crate::rcu::register) before signal handlers read; [`qsbr::register`](crate::qsbr::register) |

@@ -116,7 +116,7 @@ pub unsafe fn exit_slow() {
     }
 }
 
-/// Returns `true` if [`fence::light`](crate::fence::light) is a compiler fence in every thread from now on.
+/// Returns `true` if [`fence::light`](crate::fence::light) is a compiler fence from now on.
 pub fn light_is_compiler_fence() -> bool {
     crate::fence::light_is_compiler_fence()
 }

@@ -52,7 +52,7 @@
 //! # Signal handlers
 //!
 //! A handler may read if its thread is registered and has not yet run its thread-local destructors. Registering may
-//! allocate, and take a lock (signal backend of the fence), and a library that was loaded by `dlopen(3)` allocates its
+//! allocate, and a library that was loaded by `dlopen(3)` allocates its
 //! thread-local variables at their first use: so call [`register`] before. A handler must not call [`synchronize`],
 //! [`retire`] or [`hint_idle`], nor drop a [`Retired`]. If it interrupts the end of a section in which its thread
 //! retired values, it does the work that was due there: it frees some of them, and blocks if too many remain.

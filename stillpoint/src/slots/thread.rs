@@ -154,7 +154,7 @@ impl SlotTable {
             return None;
         }
         // The light fences of this thread are chosen from now on.
-        crate::fence::register_thread();
+        crate::fence::init();
         self.records.claim().ok()
     }
 

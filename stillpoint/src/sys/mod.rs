@@ -14,8 +14,6 @@ pub mod fork_lock;
 pub mod heavy_fence;
 pub mod pin;
 pub mod rseq;
-#[cfg(feature = "signal-fence")]
-pub mod rt_signal;
 pub mod scheduling;
 #[cfg(feature = "statistics-page")]
 pub mod shared_page;

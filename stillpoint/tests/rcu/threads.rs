@@ -9,7 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::Domain as _;
-use stillpoint::fence;
 use stillpoint::rcu::{Guard, Rcu};
 use support::backends;
 use support::child;
@@ -293,8 +292,7 @@ fn section_in_a_pthread_key_destructor_protects() {
         return;
     }
     let _running = deadline();
-    // Keys of the fence, of this test, of the domain.
-    fence::register_thread();
+    // Keys of this test, of the domain.
     let between = key(read);
     let value = VALUE.get_or_init(|| Rcu::new_in(Tracked(Box::leak(Box::default())), Own));
     let reader = thread::spawn(move || {

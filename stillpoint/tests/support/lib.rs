@@ -34,10 +34,6 @@ pub mod waiting;
 #[macro_export]
 macro_rules! backends {
     () => {
-        if cfg!(feature = "signal-fence") {
-            &["membarrier", "signal", "seqcst"][..]
-        } else {
-            &["membarrier", "seqcst"][..]
-        }
+        ["membarrier", "seqcst"]
     };
 }

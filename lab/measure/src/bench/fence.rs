@@ -31,9 +31,8 @@ const CALLERS: [usize; 3] = [1, 2, 8];
 const BATCH: u32 = 1000;
 
 /// The measured fences.
-pub const REMOTES: [Remote<Load, Answer>; 4] = [
+pub const REMOTES: [Remote<Load, Answer>; 3] = [
     Remote { system: OURS, name: "membarrier", backend: Some("membarrier"), measure: Ok(measure::<false>) },
-    Remote { system: OURS, name: "signal", backend: Some("signal"), measure: Ok(measure::<false>) },
     Remote { system: OURS, name: "seqcst", backend: Some("seqcst"), measure: Ok(measure::<false>) },
     Remote {
         system: "membarrier-syscall",
@@ -119,11 +118,8 @@ fn measure<const SYSCALL: bool>(load: Load) -> anyhow::Result<Answer> {
     })
 }
 
-/// A running thread: registered with the library, so that its light fence is cheap on the signal backend too.
+/// A running thread.
 fn run_light<const SYSCALL: bool>(controls: &Controls) {
-    if !SYSCALL {
-        fence::register_thread();
-    }
     controls.ready.arrive();
     let mut count = 0_u32;
     while !controls.background_must_stop() {

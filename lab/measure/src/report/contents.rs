@@ -233,7 +233,7 @@ use Versus::{Config, Itself, System};
 
 // Three threads on two CPUs are the 48 virtual CPUs on 32 of the post.
 #[rustfmt::skip]
-pub(super) const POST_CLAIMS: [PostClaim; 25] = [
+pub(super) const POST_CLAIMS: [PostClaim; 24] = [
     PostClaim("e1", "heavy() beside two busy threads per CPU / beside one", Same,
         "heavy_ns", "running=max, callers=1, backend=membarrier",
         Config("running=cpus, callers=1, backend=membarrier")),
@@ -244,7 +244,6 @@ pub(super) const POST_CLAIMS: [PostClaim; 25] = [
     PostClaim("e2", "Section / section with a full fence", Below, "section_ns", "readers=1", System("stillpoint-seqcst")),
     PostClaim("e2", "Grace period / beside readers with full fences", Above,
         "p50_ns", "readers=1", System("stillpoint-seqcst")),
-    PostClaim("e2", "Grace period / by signals", Below, "p50_ns", "readers=1", System("stillpoint-signal")),
     PostClaim("e3", "1000 loops of {threads} threads (posted: 10,000) on their own track / on callbacks that wake; \
         extrapolated from the rate in a shorter time", Like(35.0 / 54.0),
         "loops_ns", "callbacks=0", System("callback-track")),
@@ -464,7 +463,7 @@ pub(super) const SECTIONS: [Section; 11] = [
     ]),
     Section("experiments", "Experiments of the posts", RULE, &[
         Topic("e1", "E1: The process-wide fence", "", &[]),
-        Topic("e2", "E2: Fences, signals and membarrier in readers and grace periods", "", &[]),
+        Topic("e2", "E2: Fences and membarrier in readers and grace periods", "", &[]),
         Topic("e3", "E3: synchronize() on its own track", "", &[
             Plot(Histograms, "Latency of {threads} threads' waits beside {callbacks} callbacks", "loops_ns",
                 "loops=*, callbacks=*"),

@@ -1,4 +1,4 @@
-//! E2: the cost of readers and grace periods with a full fence in each reader, with membarrier, and with signals.
+//! E2: the cost of readers and grace periods with a full fence in each reader, and with membarrier.
 //!
 //! Readers and callers come from `bench sync`. Readers are timed while there are no calls, by their CPU time: with
 //! more readers than CPUs the wall time would measure the scheduler.
@@ -27,10 +27,9 @@ const IN_LIBURCU: Result<Measure, &str> = Ok(measure::<peers::liburcu::Readers>)
 #[cfg(not(feature = "liburcu"))]
 const IN_LIBURCU: Result<Measure, &str> = Err(peers::NO_LIBURCU);
 
-/// The library on its three backends, and liburcu on membarrier.
-pub(crate) const REMOTES: [Remote<Load, [f64; 3]>; 4] = [
+/// The library on its two backends, and liburcu on membarrier.
+pub(crate) const REMOTES: [Remote<Load, [f64; 3]>; 3] = [
     ours(OURS, "membarrier"),
-    ours("stillpoint-signal", "signal"),
     ours("stillpoint-seqcst", "seqcst"),
     Remote { system: LIBURCU, name: "liburcu", backend: Some("membarrier"), measure: IN_LIBURCU },
 ];

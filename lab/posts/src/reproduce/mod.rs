@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 const EXPERIMENTS: [Offer; 6] = [
     ("e1", "The process-wide fence: its cost for its caller, and for others", 40.0, e1::run),
-    ("e2", "Readers and grace periods on membarrier, on signals, and on ordinary fences", 40.0, e2::run),
+    ("e2", "Readers and grace periods on membarrier and on ordinary fences", 40.0, e2::run),
     ("e3", "synchronize() on its own track, against a callback that wakes its caller", e3::SECONDS, e3::run),
     ("e4", "QSBR grace periods that sleep: a flag for each reader, or one for all", 40.0, e4::run),
     ("e5", "A per-CPU counter: locked, and in critical sections; and the CPU number", 30.0, e5::run),

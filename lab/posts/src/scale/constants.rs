@@ -153,7 +153,6 @@ fn fence_beside(pair: CpuPair) -> anyhow::Result<f64> {
     let controls = Controls::default();
     let body = || {
         let bound = pin::to(pair.second);
-        fence::register_thread();
         controls.ready.arrive();
         while !controls.background_must_stop() {
             fence::light();

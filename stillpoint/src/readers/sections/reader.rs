@@ -158,7 +158,6 @@ impl Reader {
         } else {
             self.nest();
         }
-        // Otherwise `light` is a compiler fence in this thread.
         light_compiler_only();
     }
 

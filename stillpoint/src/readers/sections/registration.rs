@@ -90,7 +90,7 @@ use super::reader::{EXITING, Owner, Reader};
 use super::registry::Registry;
 #[cfg(not(loom))]
 use crate::fence::FAST_PATH_IS_FENCED;
-use crate::fence::{fast_path_suffices, light, light_is_full_fence};
+use crate::fence::{fast_path_suffices, light};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// See the [module](self).
@@ -194,7 +194,7 @@ impl Registration {
             return;
         }
         self.set_fast(if fast { reader } else { unregistered() });
-        if !fast && light_is_full_fence() {
+        if !fast {
             self.fenced.set(pointer_to(reader));
         }
     }

@@ -24,7 +24,7 @@ const HISTORY: usize = 300;
 /// The most readers per CPU.
 const MAX_READERS: usize = 64;
 
-const BACKENDS: [&str; 3] = ["membarrier", "signal", "seqcst"];
+const BACKENDS: [&str; 2] = ["membarrier", "seqcst"];
 
 /// Shows the table until the user quits.
 pub(super) fn run(args: &Args, cpus: usize) -> Result<()> {
