@@ -40,7 +40,7 @@
 //! | `stillpoint_limit_overruns_total` | counter | `domain` | [`Stats::limit_overruns`] |
 //! | `stillpoint_deferred_panics_total` | counter | | [`Stats::panics`] |
 //! | `stillpoint_fence_calls_total` | counter | | [`fence::Stats::calls`] |
-//! | `stillpoint_fences_total` | counter | | [`fence::Stats::issued`] |
+//! | `stillpoint_fences_total` | counter | | [`fence::Stats::calls`] |
 //! | `stillpoint_lock_events_total` | counter | `event` | the counts of `lock::Events` (feature `lock-events`) |
 
 use std::time::Duration;
@@ -127,7 +127,7 @@ pub fn export() {
     counter!("stillpoint_deferred_panics_total").absolute(stats.panics);
     let fences = fence::stats();
     counter!("stillpoint_fence_calls_total").absolute(fences.calls);
-    counter!("stillpoint_fences_total").absolute(fences.issued);
+    counter!("stillpoint_fences_total").absolute(fences.calls);
     #[cfg(feature = "lock-events")]
     export_lock(&crate::lock::events());
 }

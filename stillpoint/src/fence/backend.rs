@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 use crossbeam_utils::CachePadded;
 
 use super::reason::BackendReason;
-use crate::sync::shared_seq::SharedSeq;
 use crate::sync::{ForkSafe, Requested};
 use crate::sys::fork::{ForkHook, register_for_fork};
 use crate::sys::{heavy_fence, init_array};
@@ -173,7 +172,6 @@ pub unsafe fn in_child() {
             unsafe { REPORT.overwrite(OnceLock::new()) };
         }
     }
-    HEAVY.rounds.reset_in_child();
 }
 
 /// Returns what was chosen and why, if that has been done.
@@ -181,6 +179,9 @@ pub unsafe fn in_child() {
 pub(crate) fn chosen() -> Option<&'static Report> {
     REPORT.get().get()
 }
+
+/// Calls of [`heavy`].
+static CALLS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 
 /// Returns the backend in use. Chooses it if that has not been done.
 pub fn backend() -> Backend {
@@ -192,32 +193,21 @@ pub fn report() -> &'static Report {
     init()
 }
 
-/// Heavy fences, which callers share: one that starts after a call serves that call, whichever thread issues it (see
-/// [`crate::sync::shared_seq`]).
-struct Heavy {
-    calls: AtomicU64,
-    rounds: SharedSeq,
-}
-
-static HEAVY: CachePadded<Heavy> =
-    CachePadded::new(Heavy { calls: AtomicU64::new(0), rounds: SharedSeq::new() });
-
 /// Executes the rare side of the fence: orders what this thread did before against what it does afterwards, for every
 /// thread that executes a [`light`](super::light) or `heavy` fence.
 ///
-/// Costs one system call, and an interrupt to each CPU that runs this process. Concurrent callers share them.
+/// Costs one system call, and an interrupt to each CPU that runs this process.
 ///
 /// # Panics
 ///
 /// If the kernel denies `membarrier`, although it allowed it when the backend was chosen.
 pub fn heavy() {
-    let backend = backend();
-    // Relaxed: statistics. The end of the round that serves the caller is a Release, for `stats`.
-    HEAVY.calls.fetch_add(1, Relaxed);
-    match backend {
-        Backend::Membarrier => HEAVY.rounds.run_or_wait(heavy_fence::execute),
+    match backend() {
+        Backend::Membarrier => heavy_fence::execute(),
         Backend::SeqCst => fence(SeqCst),
     }
+    // Relaxed: statistics only.
+    CALLS.fetch_add(1, Relaxed);
 }
 
 /// Counters of heavy fences since the start of the process.
@@ -225,20 +215,18 @@ pub fn heavy() {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
-    /// Calls of [`heavy`].
+    /// Calls of [`heavy`] that have returned.
     pub calls: u64,
-    /// Process-wide fences executed for them: fewer if callers shared a fence.
-    pub issued: u64,
 }
 
 impl fmt::Display for Stats {
     /// One line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} heavy fences for {} calls", self.issued, self.calls)
+        write!(f, "{} heavy fences", self.calls)
     }
 }
 
-/// Returns how many times [`heavy`] was called, and how many fences were executed.
+/// Returns how many times [`heavy`] was called.
 ///
 /// ```
 /// use stillpoint::fence;
@@ -249,8 +237,5 @@ impl fmt::Display for Stats {
 /// assert!(after.calls > before.calls, "{after}");
 /// ```
 pub fn stats() -> Stats {
-    // In this order, so that each counted fence has a counted call.
-    let issued = HEAVY.rounds.completed();
-    let calls = HEAVY.calls.load(Relaxed);
-    Stats { calls, issued: if backend() == Backend::SeqCst { calls } else { issued } }
+    Stats { calls: CALLS.load(Relaxed) }
 }

@@ -36,7 +36,7 @@
 //! # Trade-offs
 //!
 //! - `heavy()` interrupts other CPUs that run this process. Kernels from 6.8 on, and older ones with the fix of
-//!   CVE-2024-26602, serialize the calls of the whole system. Concurrent callers here share one call: see [`stats`].
+//!   CVE-2024-26602, serialize the calls of the whole system.
 //! - `membarrier` must stay allowed. If a seccomp filter that was installed *after* the choice denies it, `heavy()`
 //!   panics, as nothing could order the readers any more. Install filters first, or set `SeqCst`.
 //! - Without `membarrier`, a reader of [`crate::rcu`] that leaves a section may miss that a grace period sleeps for it,

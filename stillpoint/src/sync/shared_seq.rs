@@ -4,7 +4,7 @@
 //! any round that **started** after its call serves it, whichever thread runs the round. [`SharedSeq::run_or_wait`]
 //! returns when such a round has ended. Until then the caller runs a round if no other thread does, or sleeps. A caller
 //! may also take a [`snapshot`](SharedSeq::snapshot), and check it ([`is_done`](SharedSeq::is_done)) or wait for it
-//! ([`wait_for`](SharedSeq::wait_for)) later. [`crate::fence`] shares heavy fences this way, and [`crate::rcu`] grace
+//! ([`wait_for`](SharedSeq::wait_for)) later. [`crate::rcu`] shares grace
 //! periods. The arithmetic is that of the Linux kernel's `rcu_seq` (`kernel/rcu/rcu.h`).
 //!
 //! # State

@@ -7,7 +7,6 @@ mod condvar;
 mod counts;
 mod failed_exchange;
 mod fallback;
-mod fence;
 mod free_words;
 mod hazard;
 mod lock;

@@ -102,7 +102,7 @@ fn spawn(domain: &Arc<Domain>, body: impl FnOnce(&Domain) + 'static) -> thread::
     thread::spawn(move || body(&domain))
 }
 
-/// Refutes: no-rescan, quiescent-state-does-not-check, ReaderProtocol::advance_counter:Release#2,
+/// Refutes: no-rescan, quiescent-state-does-not-check, ReaderProtocol::advance_counter:Release,
 /// ReaderProtocol::blocks:Acquire, ThreadReaders::current_counter:Acquire, ThreadReaders::quiescent_state:Release
 #[test]
 fn qsbr_reader_never_sees_a_freed_value() {

@@ -1,8 +1,7 @@
 //! `bench fence`: the cost of a process-wide fence for its caller.
 //!
 //! A process chooses its backend once, so each backend is measured by a worker of its own (see
-//! [`harness::worker`]). Another worker calls `membarrier` directly: there, concurrent callers do not share a
-//! call.
+//! [`harness::worker`]). Another worker calls `membarrier` directly.
 
 use std::hint::black_box;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -17,13 +16,10 @@ use stillpoint::fence;
 use harness::controls::{Controls, join_all, spawn_all};
 use harness::report::OURS;
 use harness::worker::{Remote, Worker};
-use harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System, pin};
+use harness::{Budget, Config, Metric, Plan, Recorder, Report, System, pin};
 
 /// Time of a call, for each caller.
 pub const HEAVY: Metric = Metric::nanoseconds("heavy_ns");
-/// Real fences for each call: below 1 where concurrent callers share one.
-const ISSUED: Metric = Metric::count("issued_per_call", Better::Lower);
-
 /// Concurrent callers.
 const CALLERS: [usize; 3] = [1, 2, 8];
 
@@ -52,8 +48,8 @@ pub struct Load {
     pub time: Duration,
 }
 
-/// The answer of a worker: the values of [`HEAVY`] and [`ISSUED`], if there are callers.
-pub type Answer = Option<[f64; 2]>;
+/// The answer of a worker: the value of [`HEAVY`], if there are callers.
+pub type Answer = Option<[f64; 1]>;
 
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
@@ -73,7 +69,7 @@ pub fn measure_calls(
     let running = running_threads(pin::allowed()?.len()).into_iter();
     let cells: Vec<_> =
         running.flat_map(|running| callers.iter().map(move |&callers| (running, callers))).collect();
-    Plan::new(budget, 60, &cells, workers, [&HEAVY, &ISSUED]).run(
+    Plan::new(budget, 60, &cells, workers, [&HEAVY]).run(
         recorder,
         |&(running, callers), worker| Some(config(worker.measure.backend(), running, callers)),
         |&(running, callers), worker, time| {
@@ -105,16 +101,13 @@ fn measure<const SYSCALL: bool>(load: Load) -> anyhow::Result<Answer> {
         spawn_all(scope, load.running, || run_light::<SYSCALL>(&controls))?;
         let callers = spawn_all(scope, load.callers, || call_heavy::<SYSCALL>(&controls))?;
         controls.ready.wait_for(load.running + load.callers);
-        let before = fence::stats();
         controls.start.open();
         thread::sleep(load.time);
         controls.stop();
         let callers = join_all(callers)?.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         let calls = callers.iter().map(|&(calls, _)| calls).sum::<u64>();
         let busy = callers.iter().map(|&(_, time)| time).sum::<Duration>();
-        let issued = if SYSCALL { calls } else { fence::stats().issued - before.issued };
-        let each = |sum: f64| sum / calls as f64;
-        Ok((calls > 0).then(|| [each(busy.as_nanos() as f64), each(issued as f64)]))
+        Ok((calls > 0).then(|| [busy.as_nanos() as f64 / calls as f64]))
     })
 }
 

@@ -233,12 +233,10 @@ use Versus::{Config, Itself, System};
 
 // Three threads on two CPUs are the 48 virtual CPUs on 32 of the post.
 #[rustfmt::skip]
-pub(super) const POST_CLAIMS: [PostClaim; 24] = [
+pub(super) const POST_CLAIMS: [PostClaim; 23] = [
     PostClaim("e1", "heavy() beside two busy threads per CPU / beside one", Same,
         "heavy_ns", "running=max, callers=1, backend=membarrier",
         Config("running=cpus, callers=1, backend=membarrier")),
-    PostClaim("e1", "heavy() by 16 callers that share / that do not", Below,
-        "heavy_ns", "running=0, callers=16, backend=membarrier", System("membarrier-syscall")),
     PostClaim("e1", "Time of another process beside a caller / beside a running thread (posted then: 2.11\u{d7})", Same,
         "slowdown", "running=1, callers=1, backend=membarrier", Itself("stillpoint")),
     PostClaim("e2", "Section / section with a full fence", Below, "section_ns", "readers=1", System("stillpoint-seqcst")),

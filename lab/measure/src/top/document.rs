@@ -32,7 +32,6 @@ pub(super) struct Fence {
     pub(super) backend: Option<String>,
     pub(super) why: Option<String>,
     pub(super) calls: Option<u64>,
-    pub(super) issued: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

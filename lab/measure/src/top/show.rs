@@ -76,9 +76,9 @@ fn fences(document: &Document, previous: Option<&Document>, seconds: Option<f64>
         (Some(backend), Some(why)) => format!("{} ({})", printable(backend), printable(why)),
         _ => "not chosen yet".to_owned(),
     };
-    let before = previous.and_then(|previous| previous.fence.as_ref()?.issued);
-    let rate = rate(fence.issued, before, seconds);
-    format!("fences   {backend}; {} for {} calls, {rate}/s\n", count(fence.issued), count(fence.calls))
+    let before = previous.and_then(|previous| previous.fence.as_ref()?.calls);
+    let rate = rate(fence.calls, before, seconds);
+    format!("fences   {backend}; {}, {rate}/s\n", count(fence.calls))
 }
 
 fn locks(document: &Document, previous: Option<&Document>, seconds: Option<f64>) -> String {

@@ -81,7 +81,7 @@ fn fences_in_turn(machine: &Machine) -> Counts {
     Counts { fences: (callers + 1.0) / 2.0, ..fence(machine) }
 }
 
-/// A caller on each CPU, and each waits for the rest of a fence and for the next one.
+/// A thread on each CPU waits for a grace period of the same domain: for the rest of a fence, and for the next one.
 fn fences_shared(machine: &Machine) -> Counts {
     Counts { fences: 1.5, wakeups: 1.0, ..fence(machine) }
 }
@@ -141,8 +141,8 @@ pub(super) static OPERATIONS: [Operation; 4] = [
         by_threads: true,
         variants: [
             &ours("alone", fence),
-            &ours("a caller per CPU", fences_shared),
-            &theirs("the same, not shared", fences_in_turn),
+            &ours("a caller per CPU", fences_in_turn),
+            &ours("those of grace periods", fences_shared),
         ],
     },
     Operation {

@@ -225,7 +225,7 @@ impl Reader {
         let is_old = || self.gp_seen.load(Relaxed) != counter.load(Relaxed);
         if self.nesting.load(Relaxed) == 0 && (is_old() || self.must_leave()) {
             // The Release in `begin` publishes the section that ends. Acquire: sees what was unpublished before the
-            // counter, as a light fence may be missing here; pairs with the Release in `ReaderProtocol::advance_counter`.
+            // counter, as a light fence may be missing here; pairs with heavy fence A.
             self.begin(counter.load(Acquire));
             step!("repin-does-not-check", return self.check_exit_flags());
         }

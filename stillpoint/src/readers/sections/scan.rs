@@ -153,9 +153,8 @@ impl ReaderProtocol {
         match self {
             Self::Sections | Self::Hazards => {
                 let to = counter.load(Relaxed) + 1;
-                // After fence A, see the module. Release: publishes what is unpublished, as another thread may have
-                // issued that fence; pairs with the Acquire in `Reader::repin`.
-                counter.store(to, Release);
+                // Relaxed: after fence A of this thread, see the module.
+                counter.store(to, Relaxed);
                 to
             }
             // Release: case 1 of `readers::qsbr`; pairs with the Acquire in `current_counter`. A read-modify-write, as

@@ -18,7 +18,7 @@ fn shown(document: &Value, previous: Option<&Value>) -> String {
 fn sample(unix_ms: u64, grace_periods: u64) -> Value {
     json!({
         "library": "0.2.0", "unix_ms": unix_ms,
-        "fence": { "backend": "membarrier", "why": "works", "calls": 9, "issued": 2 * grace_periods },
+        "fence": { "backend": "membarrier", "why": "works", "calls": 2 * grace_periods },
         "locks": { "steal": grace_periods },
         "workers_idle": true,
         "domains_in_use": 3,
@@ -49,7 +49,7 @@ fn text_names_threads_sections_backlogs_and_workers() {
     let text = shown(&sample(0, 7), None);
     for part in [
         "process 7 (a\\u{1b}[2J), stillpoint 0.2.0, sample 3",
-        "fences   membarrier (works); 14 for 9 calls, -/s",
+        "fences   membarrier (works); 14, -/s",
         "locks    steal 7 (-/s)",
         "workers  1 run callbacks now, one is idle",
         "3 domains, of which 1 are left out",
@@ -86,7 +86,7 @@ fn first_columns_and_rows_name_the_thread_and_the_domain_with_most_callbacks() {
 #[test]
 fn rates_are_those_since_the_sample_before() {
     let text = shown(&sample(3000, 27), Some(&sample(1000, 7)));
-    for part in ["54 for 9 calls, 20.0/s", "steal 27 (10.0/s)", "27 | 10.0 |"] {
+    for part in ["; 54, 20.0/s", "steal 27 (10.0/s)", "27 | 10.0 |"] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
     }
     // The process has begun again, or the clock was set back.
