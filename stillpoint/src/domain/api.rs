@@ -6,13 +6,16 @@ use core::mem::{self, needs_drop};
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::grace_period::stall;
 use crate::pointer::erased::{ErasedPtr, PointableNode};
 use crate::pointer::pointable::Pointable;
 use crate::pointer::shared::{ReadSection, Shared};
 use crate::pointer::thin::ThinPtr;
 use crate::reclaim::backlog::Limits;
 use crate::reclaim::callback::{Callback, Panicked};
-use crate::reclaim::domain::{RawDomain, address, assert_may_wait, reader_outside};
+use crate::reclaim::domain::{
+    RawDomain, address, assert_may_wait, reader_outside, try_synchronize_patiently,
+};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::stats::Stats;
 use crate::reclaim::{heap_bytes, running};
@@ -74,6 +77,37 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     fn synchronize(&self) {
         let own = reader_outside(self, "synchronize()");
         self.core().engine.synchronize(own);
+    }
+
+    /// Completes a grace period now if that needs no reader to leave. Returns `true` if one has elapsed, as after
+    /// [`synchronize`](Self::synchronize).
+    ///
+    /// Returns `false`, and waits for nothing, if a reader is inside a section that began before, and inside a section
+    /// of the calling thread. May return `false` too if another thread leads a grace period and is kept from its CPU for
+    /// 50 ms, in a stall hook, and if the kernel denies the fence.
+    ///
+    /// For data structures that keep what they have removed, and look now and then whether some of it may be freed:
+    ///
+    /// ```
+    /// use stillpoint::rcu::{self, GracePeriod, Global};
+    /// use stillpoint::Domain as _;
+    ///
+    /// let removed = (GracePeriod::now(), String::from("an entry"));
+    ///
+    /// let guard = rcu::enter();
+    /// assert!(!Global.try_synchronize(), "it would wait for this thread");
+    /// drop(guard);
+    ///
+    /// if Global.try_synchronize() {
+    ///     assert!(removed.0.is_elapsed());
+    /// }
+    /// ```
+    fn try_synchronize(&self) -> bool {
+        if self.in_read_section() || stall::is_reporting() {
+            return false;
+        }
+        self.register_for_fork();
+        try_synchronize_patiently(self)
     }
 
     /// Calls `f` in a worker thread after a grace period: see [`rcu::call`](crate::rcu::call).

@@ -75,6 +75,11 @@ impl GpCounters {
         self.waiting_since.store(0, Relaxed);
     }
 
+    /// Returns `true` if the leader of the grace period in progress sleeps for readers.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting_since.load(Relaxed) != 0
+    }
+
     /// Returns how long the grace period in progress has waited for readers; zero if none does.
     pub fn waiting(&self) -> Duration {
         match self.waiting_since.load(Relaxed) {

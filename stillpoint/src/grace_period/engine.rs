@@ -24,8 +24,6 @@
 //! all callers (see [`crate::sync::shared_seq`]). Grace periods do not overlap, so no two threads call these methods at
 //! the same time.
 
-#[cfg(all(feature = "epoch", not(loom)))]
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 #[cfg(feature = "statistics-page")]
 use core::time::Duration;
@@ -66,7 +64,6 @@ pub trait ReaderSet {
     fn defer_to_exit(&self, _own: Option<&Self::Reader>, _above: bool) {}
 
     /// Returns `true` if any reader may be inside a section. A hint.
-    #[cfg(feature = "epoch")]
     fn is_any_inside(&self) -> bool {
         true
     }
@@ -99,9 +96,6 @@ pub struct Engine<R> {
     audit: GpAudit,
     /// Returns the name of the domain, for reports.
     domain: fn() -> &'static str,
-    /// See [`is_held_up`](Self::is_held_up).
-    #[cfg(all(feature = "epoch", not(loom)))]
-    held_up: AtomicBool,
 }
 
 impl<R> Engine<R> {
@@ -113,8 +107,6 @@ impl<R> Engine<R> {
                 rounds: CachePadded::new(SharedSeq::new()),
                 audit: GpAudit::new(),
                 domain,
-                #[cfg(all(feature = "epoch", not(loom)))]
-                held_up: AtomicBool::new(false),
             }
         }
     }
@@ -176,9 +168,8 @@ impl<R: ReaderSet> Engine<R> {
 
     /// Returns `true` if a grace period is in progress whose leader sleeps until readers have left that are still
     /// inside. A hint.
-    #[cfg(all(feature = "epoch", not(loom)))]
     pub fn is_held_up(&self) -> bool {
-        self.held_up.load(Relaxed) && self.readers.is_any_inside()
+        self.readers.counters().is_waiting() && self.readers.is_any_inside()
     }
 
     /// Blocks until every section that is open now has ended.
@@ -258,12 +249,7 @@ impl<R: ReaderSet> Engine<R> {
     fn sleep(&self, pending: R::Pending) {
         let _wait = self.readers.counters().begin_wait();
         let mut detector = StallDetector::new(self.readers.counters(), self.id(), self.domain, self.number());
-        // Relaxed: a hint. It stays if the kernel denies a fence, and as in the parent of a fork: until the next sleep.
-        #[cfg(all(feature = "epoch", not(loom)))]
-        self.held_up.store(true, Relaxed);
         self.readers.wait_for_readers(pending, &mut detector);
-        #[cfg(all(feature = "epoch", not(loom)))]
-        self.held_up.store(false, Relaxed);
     }
 }
 

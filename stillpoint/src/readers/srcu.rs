@@ -463,7 +463,6 @@ impl ReaderSet for SrcuReaders {
         })
     }
 
-    #[cfg(feature = "epoch")]
     fn is_any_inside(&self) -> bool {
         self.count() != 0
     }

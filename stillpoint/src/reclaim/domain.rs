@@ -36,6 +36,8 @@ use crate::grace_period::stall;
 #[cfg(not(loom))]
 use crate::sync::Ordering::Relaxed;
 use crate::sync::{AtomicU64, EventCount, const_unless_loom, private_unless_loom};
+#[cfg(not(loom))]
+use crate::sync::{now, spin_loop, yield_now};
 
 /// What all domains have.
 #[derive(Debug)]
@@ -231,6 +233,36 @@ pub(crate) fn try_synchronize(domain: &impl RawDomain) -> bool {
     }
     // It panics if the kernel denies the heavy fence: the worker will report that.
     catch_unwind(AssertUnwindSafe(try_synchronize)).unwrap_or(false)
+}
+
+/// [`try_synchronize`], which gives a thread that leads a grace period at this moment, and waits for no reader, time to
+/// end it.
+#[cfg(not(loom))]
+pub(crate) fn try_synchronize_patiently(domain: &impl RawDomain) -> bool {
+    /// Several times what a thread waits for a busy CPU.
+    const PATIENCE: u64 = 50_000_000;
+    const SPINS: u32 = 100;
+    let engine = &domain.core().engine;
+    let needed = engine.snapshot();
+    let (mut spins, mut until) = (SPINS, None);
+    loop {
+        let completed = engine.completed();
+        // Another thread's grace period may have begun after the snapshot.
+        if try_synchronize(domain) || engine.is_done(needed) {
+            return true;
+        }
+        let another_leads = engine.in_progress().is_some() && !engine.is_held_up();
+        let is_blocked = !another_leads && engine.completed() == completed;
+        if is_blocked || now() > *until.get_or_insert_with(|| now() + PATIENCE) {
+            return false;
+        }
+        if spins == 0 {
+            yield_now();
+        } else {
+            spins -= 1;
+            spin_loop();
+        }
+    }
 }
 
 /// Has a thread of the library run the domain's poller. Returns `false` if there is no thread.

@@ -98,6 +98,7 @@ fn exercise<D: RcuDomain + TakeBack + Copy>(domain: D) {
     until(|| runs.load(Acquire) == 3);
     drop(value.replace(Tracked(drops)).wait());
     D::INSTANCE.synchronize();
+    until(|| D::INSTANCE.try_synchronize());
     GracePeriod::now_in(domain).wait();
     GracePeriod::now_in(domain).wait_timeout(Duration::MAX).expect("the time is never up");
     block_on(GracePeriod::now_in(domain).into_future());

@@ -17,6 +17,17 @@ use support::tracked::Tracked;
 use support::until::until;
 
 #[test]
+fn tried_grace_period_is_blocked_by_threads_that_are_online() {
+    qsbr::domain! { struct Own; }
+    let _running = deadline();
+    let mut handle = Own::register();
+    let others_try =
+        || thread::scope(|scope| scope.spawn(|| Own.try_synchronize()).join()).expect("no panic");
+    assert!(!Own.try_synchronize() && !others_try());
+    handle.offline(|| assert!(Own.try_synchronize() && others_try()));
+}
+
+#[test]
 fn readers_see_whole_values_beside_writers() {
     qsbr::domain! { struct Own; }
     let _running = deadline();

@@ -4,9 +4,10 @@ use std::panic::catch_unwind;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::Rcu;
+use stillpoint::rcu::{GracePeriod, Rcu};
 use support::deadline::deadline;
 use support::panics::message;
 use support::time_limit::repetitions;
@@ -185,6 +186,50 @@ fn callers_during_a_grace_period_share_the_next_one() {
 }
 
 #[test]
+fn tried_grace_period_waits_for_no_reader() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    assert!(Own.try_synchronize());
+    assert_eq!(Own.stats().grace_periods, 1);
+    let cookie = GracePeriod::now_in(Own);
+    let guard = Own::enter();
+    assert!(!Own.try_synchronize(), "inside a section of its own");
+    // Beside a leader that sleeps for the section, and without one.
+    let others_try =
+        || thread::scope(|scope| scope.spawn(|| Own.try_synchronize()).join()).expect("no panic");
+    assert!(!others_try());
+    let writer = waiting_synchronize::<Own>();
+    assert!(!others_try() && !cookie.is_elapsed());
+    drop(guard);
+    writer.join().expect("the grace period ends");
+    assert!(cookie.is_elapsed());
+    until(|| Own.try_synchronize());
+}
+
+#[test]
+fn tried_grace_periods_beside_other_leaders_elapse() {
+    stillpoint::domain! { struct Own; }
+    /// How long a try waits for a leader that has no CPU.
+    const PATIENCE: Duration = Duration::from_millis(50);
+    let _running = deadline();
+    thread::scope(|scope| {
+        for caller in 0..8 {
+            scope.spawn(move || {
+                // A grace period with readers issues a fence, and takes some time.
+                Own::register();
+                for _ in 0..repetitions(20_000) {
+                    if caller == 0 {
+                        Own.synchronize();
+                    }
+                    let begin = Instant::now();
+                    assert!(Own.try_synchronize() || begin.elapsed() >= PATIENCE, "nothing blocks it");
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn writes_before_synchronize_are_visible_after_it() {
     stillpoint::domain! { struct Own; }
     const CALLERS: usize = 32;
@@ -198,7 +243,11 @@ fn writes_before_synchronize_are_visible_after_it() {
                 scope.spawn(move || {
                     for round in 1..=repetitions(200) as u64 {
                         WRITTEN[caller].store(round, Relaxed);
-                        Own.synchronize();
+                        if caller % 2 == 0 {
+                            Own.synchronize();
+                        } else if !Own.try_synchronize() {
+                            continue;
+                        }
                         RETURNED[caller].store(round, Relaxed);
                     }
                 })

@@ -43,6 +43,22 @@ fn guards_and_domains_are_send_sync_and_small() {
 }
 
 #[test]
+fn tried_grace_period_is_blocked_by_guards_of_any_thread() {
+    let _running = deadline();
+    let domain = Domain::new();
+    assert!(domain.try_synchronize());
+    let guard = domain.enter();
+    assert!(!domain.try_synchronize());
+    let (before, writer) = (domain.stats().sleeps, domain.clone());
+    let writer = thread::spawn(move || writer.synchronize());
+    until_it_sleeps(&domain, before);
+    assert!(!domain.try_synchronize());
+    drop(guard);
+    writer.join().expect("the grace period ends");
+    assert!(domain.try_synchronize());
+}
+
+#[test]
 fn grace_period_waits_for_a_guard_dropped_elsewhere() {
     static DOMAIN: Domain = Domain::new();
     let _running = deadline();

@@ -261,6 +261,7 @@ fn stall_hook_may_read_but_not_wait() {
     in_the_hook::<Own>(|_| {
         let value = Rcu::new_in(7, Own);
         assert_eq!(*value.load(&Own::enter()), 7);
+        assert!(!Own.try_synchronize() && !Other.try_synchronize());
         let waits: [(&str, fn()); 3] = [
             ("synchronize()", || Own.synchronize()),
             ("synchronize()", || Other.synchronize()),

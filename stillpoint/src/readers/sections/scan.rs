@@ -465,7 +465,6 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
         (count != 0).then_some((StalledReaders::Threads(readers), count))
     }
 
-    #[cfg(feature = "epoch")]
     fn is_any_inside(&self) -> bool {
         let mut groups = self.registry.groups(0, self.registry.len());
         groups.any(|(first, group)| {

@@ -154,11 +154,7 @@ impl CallbackWorker {
     /// Returns `true` if another thread leads a grace period, and no reader holds it up.
     fn another_leads(domain: &impl RawDomain) -> bool {
         let engine = &domain.core().engine;
-        #[cfg(not(loom))]
-        let is_held_up = engine.is_held_up();
-        #[cfg(loom)]
-        let is_held_up = false;
-        engine.in_progress().is_some() && !is_held_up
+        engine.in_progress().is_some() && (cfg!(loom) || !engine.is_held_up())
     }
 
     /// Returns `true` if the worker has claimed the queue, or no other thread will run what is in it.
