@@ -1,17 +1,19 @@
 //! Collectors: the default one, a domain of `stillpoint::rcu`, and others, domains of `stillpoint::srcu`.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
 
-use stillpoint::rcu::{DeferOptions, epoch};
 use stillpoint::srcu;
 
-use crate::limits;
+use crate::global::{Global, This};
 
-epoch::domain! {
+stillpoint::domain! {
     /// The domain of the default collector.
     pub(crate) struct DefaultDomain;
 }
+
+/// The garbage of the default collector.
+pub(crate) static DEFAULT: Global<DefaultDomain> = Global::new(DefaultDomain, This::Static(&DEFAULT));
 
 /// On processors with this property, loads that acquire suffice where crossbeam-deque relies on the fence of [`pin`](crate::pin).
 /// The README has the argument.
@@ -27,34 +29,14 @@ pub(crate) const MULTI_COPY_ATOMIC: bool =
 /// ```
 #[inline]
 pub fn default_collector() -> &'static Collector {
-    static DEFAULT: Collector = Collector { domain: None };
-    &DEFAULT
-}
-
-/// Deferred functions may run in the thread that has deferred them, as in crossbeam-epoch. They count towards the limits
-/// as if values owned no memory: what they own is not known.
-pub(crate) const OPTIONS: DeferOptions = DeferOptions::new().run_on_retiring_thread().heap_bytes(0);
-
-/// Returns the domain of the default collector, in which functions are deferred.
-#[inline]
-pub(crate) fn default_domain() -> DefaultDomain {
-    static HAS_LIMITS: AtomicBool = AtomicBool::new(false);
-    #[cold]
-    fn set_limits() {
-        epoch::set_limits(&DefaultDomain, limits::of_default());
-        HAS_LIMITS.store(true, Relaxed);
-    }
-    // Relaxed: the limits are words of their own.
-    if !HAS_LIMITS.load(Relaxed) {
-        set_limits();
-    }
-    DefaultDomain
+    static COLLECTOR: Collector = Collector { own: None };
+    &COLLECTOR
 }
 
 /// A garbage collector: participants, which pin, and functions that they defer.
 ///
-/// Clones are the same collector. It is a `stillpoint::srcu::Domain`, whose worker runs what is still deferred when the
-/// last clone and the last handle are dropped.
+/// Clones are the same collector. When the last clone, the last handle and the last guard are dropped, the functions run
+/// that are still deferred.
 ///
 /// ```
 /// use crossbeam_epoch::Collector;
@@ -64,10 +46,10 @@ pub(crate) fn default_domain() -> DefaultDomain {
 /// drop(collector);
 /// assert!(handle.pin().collector() == Some(handle.collector()));
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Collector {
     /// None: the default collector.
-    domain: Option<srcu::Domain>,
+    own: Option<Arc<Global<srcu::Domain>>>,
 }
 
 impl Collector {
@@ -75,16 +57,24 @@ impl Collector {
     #[track_caller]
     pub fn new() -> Self {
         let domain = srcu::Domain::new();
-        epoch::set_limits(&domain, limits::of_collector());
-        Self { domain: Some(domain) }
+        let new = |this: &_| Global::new(domain, This::Counted(Clone::clone(this)));
+        Self { own: Some(Arc::new_cyclic(new)) }
     }
 
-    /// Returns the domain, or `None` for the default collector.
+    /// Returns the garbage, or `None` for the default collector.
     #[inline]
-    pub(crate) fn domain(&self) -> Option<&srcu::Domain> {
-        self.domain.as_ref()
+    pub(crate) fn own(&self) -> Option<&Global<srcu::Domain>> {
+        self.own.as_deref()
     }
 }
+
+impl PartialEq for Collector {
+    fn eq(&self, other: &Self) -> bool {
+        self.own.as_ref().map(Arc::as_ptr) == other.own.as_ref().map(Arc::as_ptr)
+    }
+}
+
+impl Eq for Collector {}
 
 impl Default for Collector {
     #[track_caller]

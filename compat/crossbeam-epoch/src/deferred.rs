@@ -1,9 +1,68 @@
-//! Deferred functions of a handle, until they are handed to the collector's domain.
+//! Deferred functions, and bags of them.
 
-use std::mem;
+use std::mem::{self, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 
-/// Functions that wait for the same grace period.
+use stillpoint::Domain;
+use stillpoint::rcu::GracePeriod;
+
+/// A function that is called once: a closure of one word at most, or a larger one in a box.
+pub(crate) struct Deferred {
+    call: unsafe fn(Word),
+    closure: Word,
+}
+
+type Word = MaybeUninit<*mut ()>;
+
+// SAFETY: the contract of `new`.
+unsafe impl Send for Deferred {}
+
+impl Deferred {
+    /// # Safety
+    ///
+    /// Any thread may call `f`, however late, and what it borrows exists until then.
+    #[inline]
+    pub(crate) unsafe fn new<F: FnOnce()>(f: F) -> Self {
+        /// # Safety
+        ///
+        /// `closure` contains an `F`, which is not used again.
+        unsafe fn call<F: FnOnce()>(closure: Word) {
+            // SAFETY: the caller's contract; a word is large enough, and aligned.
+            let f = unsafe { ptr::from_ref(&closure).cast::<F>().read() };
+            f();
+        }
+        /// # Safety
+        ///
+        /// `closure` is a pointer to an `F` in a box, which is not used again.
+        unsafe fn call_boxed<F: FnOnce()>(closure: Word) {
+            // SAFETY: the caller's contract.
+            let f = unsafe { Box::from_raw(closure.assume_init().cast::<F>()) };
+            f();
+        }
+        if size_of::<F>() > size_of::<Word>() || align_of::<F>() > align_of::<Word>() {
+            return Self { call: call_boxed::<F>, closure: Word::new(Box::into_raw(Box::new(f)).cast()) };
+        }
+        let mut closure = Word::uninit();
+        // SAFETY: as in `call`.
+        unsafe { ptr::from_mut(&mut closure).cast::<F>().write(f) };
+        Self { call: call::<F>, closure }
+    }
+
+    /// # Safety
+    ///
+    /// The contract of `new`: not too early.
+    unsafe fn call(self) {
+        // SAFETY: `new` has stored the closure that `call` wants, and this is the only call.
+        let call = || unsafe { (self.call)(self.closure) };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+            // The panic hook has reported it. The destructor of the payload could panic too.
+            mem::forget(payload);
+        }
+    }
+}
+
+/// Functions of one participant, in order. Dropped, it calls none.
 #[derive(Default)]
 pub(crate) struct Bag {
     functions: Vec<Deferred>,
@@ -11,30 +70,17 @@ pub(crate) struct Bag {
     bytes: usize,
 }
 
-enum Deferred {
-    Call(Box<dyn FnOnce()>),
-    Drop { pointer: *mut (), drop_fn: unsafe fn(*mut ()) },
-}
-
 impl Bag {
-    /// As many functions are handed over together.
-    pub(crate) const CAPACITY: usize = 64;
+    const CAPACITY: usize = 64;
+    /// The bytes from which on a bag is full.
+    const BYTES: usize = 64 << 10;
 
-    /// # Safety
-    ///
-    /// Any thread may call `f` after a grace period, however late.
-    pub(crate) unsafe fn push_call<'a>(&mut self, f: impl FnOnce() + 'a) {
-        let f: Box<dyn FnOnce() + 'a> = Box::new(f);
-        // SAFETY: the caller's contract: what is borrowed for `'a` exists until `f` was called.
-        let f = unsafe { mem::transmute::<Box<dyn FnOnce() + 'a>, Box<dyn FnOnce()>>(f) };
-        self.functions.push(Deferred::Call(f));
-    }
-
-    /// # Safety
-    ///
-    /// Any thread may call `drop_fn` with `pointer` once after a grace period, however late.
-    pub(crate) unsafe fn push_drop(&mut self, pointer: *mut (), bytes: usize, drop_fn: unsafe fn(*mut ())) {
-        self.functions.push(Deferred::Drop { pointer, drop_fn });
+    #[inline]
+    pub(crate) fn push(&mut self, function: Deferred, bytes: usize) {
+        if self.functions.capacity() == 0 {
+            self.functions.reserve_exact(Self::CAPACITY);
+        }
+        self.functions.push(function);
         self.bytes += bytes;
     }
 
@@ -43,7 +89,11 @@ impl Bag {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.functions.len() >= Self::CAPACITY
+        self.functions.len() >= Self::CAPACITY || self.bytes >= Self::BYTES
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.functions.len()
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -54,18 +104,32 @@ impl Bag {
     ///
     /// # Safety
     ///
-    /// A grace period has ended since the last one was pushed.
+    /// No section is open that was when the last one was pushed.
     pub(crate) unsafe fn run(self) {
         for function in self.functions {
-            let run = || match function {
-                Deferred::Call(f) => f(),
-                // SAFETY: the contracts of `push_drop` and `run`.
-                Deferred::Drop { pointer, drop_fn } => unsafe { drop_fn(pointer) },
-            };
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-                // The panic hook has reported it. The destructor of the payload could panic too.
-                mem::forget(payload);
-            }
+            // SAFETY: the caller's contract.
+            unsafe { function.call() };
         }
+    }
+}
+
+/// A bag, and the grace period that it waits for.
+pub(crate) struct SealedBag<D: Domain> {
+    cookie: GracePeriod<D>,
+    bag: Bag,
+}
+
+impl<D: Domain> SealedBag<D> {
+    pub(crate) fn new(bag: Bag, domain: D) -> Self {
+        // Taken after the functions were pushed.
+        Self { cookie: GracePeriod::now_in(domain), bag }
+    }
+
+    pub(crate) fn is_elapsed(&self) -> bool {
+        self.cookie.is_elapsed()
+    }
+
+    pub(crate) fn into_inner(self) -> Bag {
+        self.bag
     }
 }

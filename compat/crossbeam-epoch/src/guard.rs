@@ -2,15 +2,9 @@
 
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
-use std::sync::atomic::{Ordering::SeqCst, fence};
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{self, epoch};
-
-use crate::collector::{
-    Collector, DefaultDomain, MULTI_COPY_ATOMIC, OPTIONS, default_collector, default_domain,
-};
-use crate::local::{self, HandleGuard};
+use crate::collector::{Collector, default_collector};
+use crate::local::{self, HandleGuard, ThreadGuard};
 use crate::pointable::Pointable;
 use crate::shared::Shared;
 
@@ -30,11 +24,7 @@ use crate::shared::Shared;
 #[inline]
 #[track_caller]
 pub fn pin() -> Guard {
-    let guard = Guard::of_thread(DefaultDomain::enter());
-    if !MULTI_COPY_ATOMIC {
-        fence(SeqCst);
-    }
-    guard
+    Guard { section: ManuallyDrop::new(Section::Thread(ThreadGuard::pin())) }
 }
 
 /// Returns `true` if the current thread has a guard of [`pin`]. Handles of the default collector do not count.
@@ -49,7 +39,7 @@ pub fn pin() -> Guard {
 /// ```
 #[inline]
 pub fn is_pinned() -> bool {
-    epoch::depth::<DefaultDomain>() > local::default_sections()
+    local::is_pinned()
 }
 
 /// Keeps the current thread pinned, or the [`LocalHandle`](crate::LocalHandle) that it comes from.
@@ -79,18 +69,13 @@ pub struct Guard {
 
 enum Section {
     /// Of the current thread, in the default collector.
-    Thread(rcu::Guard<DefaultDomain>),
+    Thread(ThreadGuard),
     Handle(HandleGuard),
     /// See [`unprotected`].
     None,
 }
 
 impl Guard {
-    #[inline(always)]
-    pub(crate) fn of_thread(guard: rcu::Guard<DefaultDomain>) -> Self {
-        Self { section: ManuallyDrop::new(Section::Thread(guard)) }
-    }
-
     #[inline(always)]
     pub(crate) fn of_handle(guard: HandleGuard) -> Self {
         Self { section: ManuallyDrop::new(Section::Handle(guard)) }
@@ -145,9 +130,9 @@ impl Guard {
         let f = move || drop(f());
         match &*self.section {
             // SAFETY: the caller's contract.
-            Section::Thread(_) => unsafe { default_domain().call_unchecked(f, OPTIONS) },
+            Section::Thread(_) => unsafe { local::defer_in_thread(f, 0) },
             // SAFETY: the caller's contract.
-            Section::Handle(handle) => unsafe { handle.defer(f) },
+            Section::Handle(handle) => unsafe { handle.defer(f, 0) },
             Section::None => f(),
         }
     }
@@ -176,15 +161,14 @@ impl Guard {
         let pointer = ptr.untagged();
         // SAFETY: the caller's contract: the value exists. (Nothing is read if its type has a size.)
         let bytes = || size_of_val(unsafe { T::deref_pointer(pointer) });
+        // SAFETY: the caller's contract, after a grace period.
+        let destroy = move || unsafe { T::drop_pointer(pointer) };
         match &*self.section {
-            Section::Thread(_) => {
-                // SAFETY: the caller's contract.
-                unsafe { default_domain().retire_raw_with(pointer, bytes(), T::drop_pointer, OPTIONS) };
-            }
             // SAFETY: the caller's contract.
-            Section::Handle(handle) => unsafe { handle.defer_drop(pointer, bytes(), T::drop_pointer) },
+            Section::Thread(_) => unsafe { local::defer_in_thread(destroy, bytes()) },
             // SAFETY: the caller's contract.
-            Section::None => unsafe { T::drop_pointer(pointer) },
+            Section::Handle(handle) => unsafe { handle.defer(destroy, bytes()) },
+            Section::None => destroy(),
         }
     }
 
@@ -208,7 +192,7 @@ impl Guard {
     /// ```
     pub fn flush(&self) {
         match &*self.section {
-            Section::Thread(guard) => rcu::epoch::flush(guard),
+            Section::Thread(_) => local::flush_thread(),
             Section::Handle(handle) => handle.flush(),
             Section::None => {}
         }
@@ -228,10 +212,23 @@ impl Guard {
     #[inline]
     pub fn repin(&mut self) {
         match &mut *self.section {
+            Section::Thread(guard) if guard.must_leave() => self.repin_slow(),
             Section::Thread(guard) => guard.repin(),
             Section::Handle(handle) => handle.repin(),
             Section::None => {}
         }
+    }
+
+    #[cold]
+    fn repin_slow(&mut self) {
+        drop(self.take());
+        local::throttle_thread();
+        self.section = ManuallyDrop::new(Section::Thread(ThreadGuard::enter()));
+    }
+
+    /// Leaves an [`unprotected`] guard.
+    fn take(&mut self) -> Self {
+        mem::replace(self, Self { section: ManuallyDrop::new(Section::None) })
     }
 
     /// Calls `f` while the thread, or the handle, is unpinned, if this is its only guard. Pins it again, also if `f`
@@ -256,7 +253,7 @@ impl Guard {
         }
         match &*self.section {
             Section::Thread(_) => {
-                drop(mem::replace(self, Self { section: ManuallyDrop::new(Section::None) }));
+                drop(self.take());
                 let _repin = Repin(self);
                 f()
             }

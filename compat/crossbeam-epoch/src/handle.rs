@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::collector::Collector;
 use crate::guard::Guard;
-use crate::local::{HandleGuard, Local};
+use crate::local::{Handle, HandleGuard};
 
 /// A participant of a [`Collector`], of one thread.
 ///
@@ -22,30 +22,30 @@ use crate::local::{HandleGuard, Local};
 /// assert!(!handle.is_pinned());
 /// ```
 pub struct LocalHandle {
-    local: Rc<Local>,
+    handle: Rc<Handle>,
 }
 
 impl LocalHandle {
     pub(crate) fn new(collector: Collector) -> Self {
-        Self { local: Rc::new(Local::new(collector)) }
+        Self { handle: Rc::new(Handle::new(collector)) }
     }
 
     /// Pins the handle.
     #[inline]
     pub fn pin(&self) -> Guard {
-        Guard::of_handle(HandleGuard::new(&self.local))
+        Guard::of_handle(HandleGuard::new(&self.handle))
     }
 
     /// Returns `true` if the handle has a guard.
     #[inline]
     pub fn is_pinned(&self) -> bool {
-        self.local.guards.get() != 0
+        self.handle.is_pinned()
     }
 
     /// Returns the handle's collector.
     #[inline]
     pub fn collector(&self) -> &Collector {
-        &self.local.collector
+        &self.handle.collector
     }
 }
 

@@ -36,6 +36,8 @@
 mod atomic;
 mod collector;
 mod deferred;
+mod fork;
+mod global;
 mod guard;
 mod handle;
 mod limits;

@@ -1,39 +1,192 @@
-//! What a handle of a collector and its guards share.
+//! Participants: threads, in the default collector, and handles.
+//!
+//! What handles of the default collector defer is the thread's.
 
-use std::cell::{Cell, RefCell};
-use std::ptr;
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{self, DeferOptions, epoch};
-use stillpoint::srcu;
+use stillpoint::{rcu, srcu};
 
-use crate::collector::{Collector, DefaultDomain, MULTI_COPY_ATOMIC, OPTIONS, default_domain};
-use crate::deferred::Bag;
+use crate::collector::{Collector, DEFAULT, DefaultDomain, MULTI_COPY_ATOMIC};
+use crate::deferred::Deferred;
+use crate::global::{Owned, Schedule};
 
-/// See the [module](self).
-pub(crate) struct Local {
-    pub(crate) collector: Collector,
-    /// The guards, one of which has opened the section.
-    pub(crate) guards: Cell<usize>,
-    section: Cell<Option<Section>>,
-    /// What is not handed to the domain yet.
-    bag: RefCell<Bag>,
-    /// [`Guard::flush`](crate::Guard::flush) was called in the section.
-    must_flush: Cell<bool>,
-    /// What has been deferred in the collector may be ready.
-    must_run: Cell<bool>,
+/// What a thread has in the default collector.
+struct Thread {
+    /// Guards of [`pin`](crate::pin).
+    guards: Cell<usize>,
+    schedule: Schedule,
+}
+
+/// Hands over what the thread has deferred when it exits.
+struct AtExit(Owned<DefaultDomain>);
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        DEFAULT.end(&self.0);
+        throttle_thread();
+    }
 }
 
 thread_local! {
-    /// The sections that handles of the default collector have opened in this thread.
-    static DEFAULT_SECTIONS: Cell<u64> = const { Cell::new(0) };
+    static OWNED: AtExit = const { AtExit(Owned::new()) };
 }
 
-/// Returns how many sections handles of the default collector have opened in this thread.
-pub(crate) fn default_sections() -> u64 {
-    DEFAULT_SECTIONS.get()
+#[inline(always)]
+fn with_thread<R>(f: impl FnOnce(&Thread) -> R) -> R {
+    thread_local! {
+        static THREAD: Thread = const { Thread { guards: Cell::new(0), schedule: Schedule::new() } };
+    }
+    // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there is no
+    // destructor.
+    THREAD.try_with(f).unwrap_or_else(|_| unreachable!())
+}
+
+/// Before the thread pins in the default collector.
+#[inline(always)]
+fn before_pin() {
+    if with_thread(|thread| thread.schedule.is_due()) {
+        collect();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn collect() {
+    if DefaultDomain::in_read_section() {
+        return;
+    }
+    let collect = |owned: &Owned<_>| with_thread(|thread| DEFAULT.collect(owned, &thread.schedule));
+    // The destructors of the thread have run: it owns nothing any more.
+    OWNED.try_with(|owned| collect(&owned.0)).unwrap_or_else(|_| collect(&Owned::new()));
+}
+
+#[cold]
+#[inline(never)]
+fn after_flush() {
+    if !DefaultDomain::in_read_section() {
+        with_thread(|thread| DEFAULT.after_flush(&thread.schedule));
+    }
+}
+
+/// Returns `true` if the thread has a guard of [`pin`](crate::pin).
+#[inline]
+pub(crate) fn is_pinned() -> bool {
+    with_thread(|thread| thread.guards.get() != 0)
+}
+
+/// Begins a section of the default collector. Runs no functions.
+#[inline(always)]
+#[track_caller]
+fn enter() -> rcu::Guard<DefaultDomain> {
+    let section = DefaultDomain::enter();
+    full_fence_if_needed();
+    section
+}
+
+#[inline(always)]
+fn full_fence_if_needed() {
+    if !MULTI_COPY_ATOMIC {
+        fence(SeqCst);
+    }
+}
+
+/// What a guard of [`pin`](crate::pin) holds. The section ends before the guard is no longer counted.
+pub(crate) struct ThreadGuard {
+    section: rcu::Guard<DefaultDomain>,
+    _count: Count,
+}
+
+struct Count(PhantomData<*mut ()>);
+
+impl Drop for Count {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let has_flushed = with_thread(|thread| {
+            thread.guards.set(thread.guards.get() - 1);
+            thread.schedule.has_flushed()
+        });
+        if has_flushed {
+            after_flush();
+        }
+    }
+}
+
+impl ThreadGuard {
+    /// Runs functions first.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn pin() -> Self {
+        before_pin();
+        Self::enter()
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn enter() -> Self {
+        let section = enter();
+        with_thread(|thread| thread.guards.set(thread.guards.get() + 1));
+        Self { section, _count: Count(PhantomData) }
+    }
+
+    /// Returns `true` if something must happen outside of the section.
+    pub(crate) fn must_leave(&self) -> bool {
+        with_thread(|thread| DEFAULT.must_leave(&thread.schedule))
+    }
+
+    /// Ends the section and begins a new one, if this is the thread's only guard. Runs no functions.
+    #[inline]
+    pub(crate) fn repin(&mut self) {
+        self.section.repin();
+    }
+}
+
+/// [`Global::throttle`](crate::global::Global::throttle), outside sections of the thread.
+#[cold]
+pub(crate) fn throttle_thread() {
+    if !DefaultDomain::in_read_section() {
+        DEFAULT.throttle(false);
+    }
+}
+
+/// Has what the thread has deferred go through a grace period when it is unpinned, and runs what is ready.
+pub(crate) fn flush_thread() {
+    DEFAULT.drop_elapsed();
+    with_thread(|thread| thread.schedule.flush());
+}
+
+/// Defers `f` in the default collector.
+///
+/// # Safety
+///
+/// The thread is pinned. Any thread may call `f` after a grace period, however late.
+pub(crate) unsafe fn defer_in_thread(f: impl FnOnce(), bytes: usize) {
+    // SAFETY: the caller's contract.
+    let mut function = Some(unsafe { Deferred::new(f) });
+    let mut defer = |owned: &Owned<_>| {
+        let Some(function) = function.take() else { return };
+        // SAFETY: the caller's contract.
+        with_thread(|thread| unsafe { DEFAULT.defer(owned, &thread.schedule, function, bytes) });
+    };
+    if OWNED.try_with(|owned| defer(&owned.0)).is_err() {
+        // The destructors of the thread have run.
+        let owned = Owned::new();
+        defer(&owned);
+        DEFAULT.end(&owned);
+    }
+}
+
+/// A handle of a collector, which its guards keep.
+pub(crate) struct Handle {
+    pub(crate) collector: Collector,
+    /// The guards, one of which has opened the section.
+    guards: Cell<usize>,
+    section: Cell<Option<Section>>,
+    /// Of a collector that is not the default one.
+    owned: Owned<srcu::Domain>,
+    schedule: Schedule,
 }
 
 #[expect(dead_code, reason = "they are held until they are dropped")]
@@ -42,41 +195,35 @@ enum Section {
     Own(srcu::Guard<'static>),
 }
 
-impl Local {
+impl Handle {
     pub(crate) fn new(collector: Collector) -> Self {
         Self {
             collector,
             guards: Cell::new(0),
             section: Cell::new(None),
-            bag: RefCell::default(),
-            must_flush: Cell::new(false),
-            must_run: Cell::new(false),
+            owned: Owned::new(),
+            schedule: Schedule::new(),
         }
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.guards.get() != 0
     }
 
     #[inline]
     fn pin(&self) {
-        if self.guards.get() == 0 && self.must_run.take() {
-            self.run_ready();
-        }
         if self.guards.get() == 0 {
-            let section = self.enter();
-            // Functions that have just run may have pinned the handle, and have kept the guard.
-            if self.guards.get() == 0 {
-                self.section.set(Some(section));
-            } else {
-                Self::end(section);
+            match self.collector.own() {
+                None => before_pin(),
+                Some(global) if self.schedule.is_due() => global.collect(&self.owned, &self.schedule),
+                Some(_) => {}
             }
         }
-        self.guards.set(self.guards.get() + 1);
-    }
-
-    /// Runs what is ready. The functions may pin the handle.
-    #[cold]
-    fn run_ready(&self) {
-        if let Some(domain) = self.domain() {
-            epoch::run_ready(domain);
+        // Functions that have just run may have pinned the handle, and have kept the guard.
+        if self.guards.get() == 0 {
+            self.section.set(Some(self.enter()));
         }
+        self.guards.set(self.guards.get() + 1);
     }
 
     #[inline]
@@ -88,88 +235,44 @@ impl Local {
         }
     }
 
-    /// Begins a section. Functions may run before, and may pin the handle.
+    /// Begins a section. Runs no functions.
     fn enter(&self) -> Section {
-        let section = match self.domain() {
-            None => {
-                let guard = DefaultDomain::enter();
-                DEFAULT_SECTIONS.set(DEFAULT_SECTIONS.get() + 1);
-                Section::Default(guard)
-            }
-            Some(domain) => {
-                // SAFETY: the handle is in this value, which is on the heap, and each guard of the section keeps this value.
-                let domain: &'static srcu::Domain = unsafe { &*ptr::from_ref(domain) };
-                Section::Own(domain.enter())
-            }
-        };
-        if !MULTI_COPY_ATOMIC {
-            fence(SeqCst);
-        }
+        let Some(global) = self.collector.own() else { return Section::Default(enter()) };
+        // SAFETY: the domain is kept by this value, which is on the heap, and which each guard of the section keeps.
+        let domain: &'static srcu::Domain = unsafe { &*std::ptr::from_ref(global.domain()) };
+        let section = Section::Own(domain.enter());
+        full_fence_if_needed();
         section
     }
 
-    /// Ends the section. Runs none of the functions: the caller may hold a lock that they take.
+    /// Ends the section. Runs no functions: the caller may hold a lock that they take.
     fn leave(&self) {
-        if let Some(section) = self.section.take() {
-            Self::end(section);
-        }
-        let must_flush = self.must_flush.take();
-        if must_flush || self.bag.borrow().is_full() {
-            self.collect(must_flush);
-        }
-    }
-
-    fn end(section: Section) {
-        if matches!(section, Section::Default(_)) {
-            DEFAULT_SECTIONS.set(DEFAULT_SECTIONS.get() - 1);
-        }
-        drop(section);
-    }
-
-    /// Hands the bag over. If `must_flush`, what has been deferred in the collector goes through a grace period, unless
-    /// another handle is pinned.
-    #[cold]
-    fn collect(&self, must_flush: bool) {
-        let Some(domain) = self.domain() else { return };
-        self.hand_over(domain);
-        if must_flush {
-            self.must_run.set(epoch::collect(domain));
-        }
-    }
-
-    /// Returns the collector's domain if it is not the default one.
-    #[inline]
-    fn domain(&self) -> Option<&srcu::Domain> {
-        self.collector.domain()
-    }
-
-    /// Has the functions of the bag run after a grace period. The handle is not pinned: the caller may be throttled.
-    fn hand_over(&self, domain: &srcu::Domain) {
-        let bag = self.bag.take();
-        if !bag.is_empty() {
-            let options = DeferOptions::new().heap_bytes(bag.bytes());
-            // SAFETY: the contracts under which the functions were pushed; the grace period begins now.
-            unsafe { domain.call_unchecked(move || bag.run(), options) };
+        drop(self.section.take());
+        match self.collector.own() {
+            None if with_thread(|thread| thread.schedule.has_flushed()) => after_flush(),
+            Some(global) if self.schedule.has_flushed() => global.after_flush(&self.schedule),
+            _ => {}
         }
     }
 }
 
-impl Drop for Local {
+impl Drop for Handle {
     fn drop(&mut self) {
-        if let Some(domain) = self.domain() {
-            self.hand_over(domain);
+        if let Some(global) = self.collector.own() {
+            global.end(&self.owned);
+            global.throttle(false);
         }
     }
 }
 
 /// What a guard of a handle holds.
-pub(crate) struct HandleGuard(Rc<Local>);
+pub(crate) struct HandleGuard(Rc<Handle>);
 
 impl HandleGuard {
     #[inline]
-    pub(crate) fn new(local: &Rc<Local>) -> Self {
-        local.pin();
-        Self(Rc::clone(local))
+    pub(crate) fn new(handle: &Rc<Handle>) -> Self {
+        handle.pin();
+        Self(Rc::clone(handle))
     }
 
     #[inline]
@@ -178,45 +281,32 @@ impl HandleGuard {
     }
 
     pub(crate) fn flush(&self) {
-        match self.0.domain() {
-            None => {
-                // Functions that run meanwhile may pin the handle, which stays pinned.
-                let section = self.0.section.take();
-                if let Some(Section::Default(guard)) = &section {
-                    epoch::flush(guard);
-                }
-                self.0.section.set(section);
-            }
-            Some(domain) => {
-                epoch::run_ready(domain);
-                // No grace period can end before the section does.
-                self.0.must_flush.set(true);
+        match self.0.collector.own() {
+            None => flush_thread(),
+            Some(global) => {
+                global.drop_elapsed();
+                self.0.schedule.flush();
             }
         }
     }
 
     /// Ends the section and begins a new one, if this is the handle's only guard. Runs no functions.
     pub(crate) fn repin(&self) {
-        let local = &*self.0;
-        if local.guards.get() != 1 {
+        let handle = &*self.0;
+        if handle.guards.get() != 1 {
             return;
         }
-        match local.section.take() {
-            Some(Section::Default(mut guard)) => {
-                guard.repin();
-                local.section.set(Some(Section::Default(guard)));
-            }
-            section => {
-                local.section.set(section);
-                local.leave();
-                local.section.set(Some(local.enter()));
-            }
+        handle.leave();
+        match handle.collector.own() {
+            None => throttle_thread(),
+            Some(global) => global.throttle(false),
         }
+        handle.section.set(Some(handle.enter()));
     }
 
     /// Ends the section and calls `f`, if this is the handle's only guard. Then begins a new one, also if `f` panics.
     pub(crate) fn repin_after<R>(&self, f: impl FnOnce() -> R) -> R {
-        struct Repin<'a>(&'a Local);
+        struct Repin<'a>(&'a Handle);
         impl Drop for Repin<'_> {
             fn drop(&mut self) {
                 self.0.pin();
@@ -227,31 +317,19 @@ impl HandleGuard {
         f()
     }
 
-    /// Defers `f`: by [`push_call`](Bag::push_call), or in the default domain.
+    /// Defers `f`, which frees `bytes`.
     ///
     /// # Safety
     ///
     /// Any thread may call `f` after a grace period, however late.
-    pub(crate) unsafe fn defer(&self, f: impl FnOnce()) {
-        match self.0.domain() {
+    pub(crate) unsafe fn defer(&self, f: impl FnOnce(), bytes: usize) {
+        match self.0.collector.own() {
             // SAFETY: the caller's contract.
-            None => unsafe { default_domain().call_unchecked(f, OPTIONS) },
+            None => unsafe { defer_in_thread(f, bytes) },
             // SAFETY: the caller's contract.
-            Some(_) => unsafe { self.0.bag.borrow_mut().push_call(f) },
-        }
-    }
-
-    /// Defers a call of `drop_fn`.
-    ///
-    /// # Safety
-    ///
-    /// Any thread may call `drop_fn` with `pointer` once after a grace period, however late.
-    pub(crate) unsafe fn defer_drop(&self, pointer: *mut (), bytes: usize, drop_fn: unsafe fn(*mut ())) {
-        match self.0.domain() {
-            // SAFETY: the caller's contract.
-            None => unsafe { default_domain().retire_raw_with(pointer, bytes, drop_fn, OPTIONS) },
-            // SAFETY: the caller's contract.
-            Some(_) => unsafe { self.0.bag.borrow_mut().push_drop(pointer, bytes, drop_fn) },
+            Some(global) => unsafe {
+                global.defer(&self.0.owned, &self.0.schedule, Deferred::new(f), bytes);
+            },
         }
     }
 }

@@ -1,0 +1,38 @@
+//! How a process knows that it is the child of a fork, which does not run what its parent has deferred.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Returns the number of forks between this process and the first one that has called [`register`].
+#[inline]
+pub(crate) fn generation() -> u32 {
+    // Relaxed: it changes while there is one thread.
+    GENERATION.load(Relaxed)
+}
+
+/// Has the forks of this process counted from now on.
+#[cfg(all(unix, not(miri)))]
+pub(crate) fn register() {
+    use std::ffi::c_int;
+    use std::sync::atomic::AtomicBool;
+
+    type Handler = Option<extern "C" fn()>;
+
+    unsafe extern "C" {
+        fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
+    }
+
+    extern "C" fn in_child() {
+        GENERATION.fetch_add(1, Relaxed);
+    }
+
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !IS_REGISTERED.swap(true, Relaxed) {
+        // SAFETY: a function that lives as long as the program. (Without memory for it, a child runs what is not its own.)
+        unsafe { pthread_atfork(None, None, Some(in_child)) };
+    }
+}
+
+#[cfg(not(all(unix, not(miri))))]
+pub(crate) fn register() {}
