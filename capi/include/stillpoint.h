@@ -476,7 +476,6 @@ what was retired before is freed, unless a hazard pointer protected it in the me
 /** A hazard pointer. It belongs to no thread, but only one uses it at a time. */
 struct sp_hazard {
     uintptr_t *reserved_slot_;
-    void *reserved_record_;
 };
 
 /** Returns the domain in which objects are retired that hazard pointers protect. */

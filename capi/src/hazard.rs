@@ -13,7 +13,7 @@ use crate::domain::AnyDomain;
 static HAZARD: AnyDomain = AnyDomain::Hazard;
 
 // As the header says.
-const _: () = assert!(size_of::<RawHazardPointer>() == 16);
+const _: () = assert!(size_of::<RawHazardPointer>() == 8);
 
 /// Returns the domain of hazard pointers.
 #[unsafe(no_mangle)]

@@ -80,8 +80,7 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
 
     /// Loads the pointer. The guard dereferences to it.
     ///
-    /// Executes no atomic read-modify-write, however many guards the thread holds, up to 504; more of them increment the
-    /// count. The
+    /// Executes no atomic read-modify-write, or a single one if the thread holds more than seven guards, however many. The
     /// first load of a thread registers it.
     ///
     /// In a signal handler: as [`rcu::enter`](crate::rcu#signal-handlers), and the handler must drop the guard before it

@@ -50,13 +50,13 @@
 //! A guard has no reference of its own: its thread has a few *slots*, and the address of the value is in one of them. A
 //! store takes the old pointer out, and waits for a grace period of the loads, each of which is a read-side critical section of some
 //! nanoseconds. Then it looks for the pointer in the slots of all threads, and increments the count for each guard that has
-//! it. The guard finds that out when it is dropped. Neither loading nor dropping executes an atomic read-modify-write, or,
-//! with `membarrier`, a fence.
+//! it. The guard finds that out when it is dropped. Neither loading nor dropping executes an atomic read-modify-write, but
+//! for loads of threads that hold more than seven guards; nor, with `membarrier`, a fence.
 //!
 //! # Threads, signals, fork
 //!
 //! A thread registers itself at its first load, as in [`rcu`](crate::rcu#threads). Guards may outlive their thread. A
-//! destructor of a thread-local variable may load; after the library's own destructor, loads increment the count.
+//! destructor of a thread-local variable may load.
 //!
 //! A signal handler may load as it may [read](crate::rcu#signal-handlers) in `rcu`, if it drops the guard before it
 //! returns; [`load_full`](ArcCell::load_full) has no such rule. It must not store, nor drop what may be the last reference.
@@ -69,7 +69,7 @@
 //! - A store with [`Exact`] takes microseconds, and looks at each thread that has loaded and not exited. With many stores,
 //!   or many threads, take [`Deferred`].
 //! - Without `membarrier`, a load and the drop of its guard execute a full fence each.
-//! - Each thread takes 512 bytes for slots, and more if it holds more than eight guards.
+//! - Each thread takes 512 bytes for slots, and 256 for each seven guards beyond seven that it holds.
 //!
 //! # Sources
 //!

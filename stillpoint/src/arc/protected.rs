@@ -27,16 +27,19 @@ impl<T: RefCnt> Protected<T> {
     /// reference before the loads that are in progress have ended, and guards have been [paid](pay_guards).
     #[inline(always)]
     pub(super) unsafe fn load(source: &PublishedPtr<T::Base>) -> Self {
-        let Some(slot) = thread::free_slot() else {
+        let Some(slot) = thread::take_slot() else {
             // SAFETY: the caller's contract.
             return Self::counted(unsafe { load_counted(source) });
         };
         thread::in_section(source, |pointer| {
-            // Null has no value to protect.
-            let slot = (!pointer.is_null()).then(|| {
+            let slot = if pointer.is_null() {
+                // There is no value to protect.
+                slot.give_back();
+                None
+            } else {
                 slot.fill(address::<T>(pointer));
-                slot
-            });
+                Some(slot)
+            };
             // SAFETY: the cell's reference, as long as the slot protects the pointer.
             Self { slot, pointer: ManuallyDrop::new(unsafe { T::from_ptr(pointer) }) }
         })

@@ -1,6 +1,6 @@
 //! The protection slots of threads, and the domain of all loads.
 //!
-//! A thread that has no slot increments the count instead: see [`crate::slots::thread`].
+//! A thread that gets no slot, as there is no memory for one, increments the count instead.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,6 @@ use crate::rcu::published_ptr::PublishedPtr;
 use crate::reclaim::domain::reader_outside;
 use crate::slots::protected::LastCollection;
 use crate::slots::scan;
-use crate::slots::slot::Slot;
 use crate::slots::thread::slot_table;
 use crate::sync::ForkSafe;
 
@@ -55,8 +54,6 @@ pub fn pay_guards(address: *mut (), increment: impl Fn()) -> usize {
 ///
 /// The calling thread is the only one in the process, as after a fork, and not inside a function of the library.
 unsafe fn reset_in_child() {
-    let records = TABLE.records();
-    (0..records.len()).flat_map(|index| records.attached(index).slots()).for_each(Slot::reset_in_child);
     // SAFETY: the caller's contract.
     unsafe {
         PAYING.overwrite(Mutex::new(()));

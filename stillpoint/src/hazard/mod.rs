@@ -75,13 +75,12 @@
 //! # Threads, signals, fork
 //!
 //! A thread gets its slots at its first hazard pointer, and gives them back when it exits. A hazard pointer may be sent to
-//! another thread, held across `.await`, and outlive its thread. Making one allocates only if the thread has none to spare:
-//! at first, and when it holds more than 8, 24, 56, ... at once. Protecting never allocates, and no function of a
-//! [`HazardPointer`] blocks.
+//! another thread, held across `.await`, and outlive its thread. A thread has seven slots of its own. More come from a store
+//! that all threads share, which grows to what they have held at once. Protecting never allocates, and no
+//! function of a [`HazardPointer`] blocks.
 //!
 //! A signal handler may protect and reset by hazard pointers that were made for it. It may make one itself, if its thread has
-//! made one before and the handler drops it before it returns. A handler that interrupts the search for a slot gets one from
-//! a store that all threads share, and which allocates if it is empty.
+//! made one before and the handler drops it before it returns.
 //!
 //! In the child of a `fork`, the forking thread keeps its hazard pointers, and those of other threads that it can reach stay
 //! valid. What was retired before is not freed there.
@@ -89,10 +88,10 @@
 //! # Trade-offs
 //!
 //! - Each step of a traversal costs what a whole section costs. A section costs nothing for each step.
-//! - Freeing looks at the slots of all threads that have used hazard pointers and not exited. A thread that retires much
-//!   does that for two times as many values as there are slots, or more.
+//! - Freeing looks at the slots of all threads that have used hazard pointers and not exited, and at those that are in use
+//!   beyond. A thread that retires much does that for two times as many values as there are slots, or more.
 //! - Without `membarrier`, protecting executes a full fence.
-//! - Each thread takes 256 bytes for its slots, and more if it holds more than eight hazard pointers.
+//! - Each thread takes 256 bytes for its slots, and as much for each seven hazard pointers beyond seven that it holds.
 //! - A value that was protected when its turn came is freed when other values are, or within about a second after it was
 //!   reset.
 //!

@@ -7,7 +7,8 @@ use super::source::Source;
 use crate::pointer::pointable::Pointable;
 use crate::pointer::shared::{Shared, sealed::Pointer as _};
 use crate::rcu::Atomic;
-use crate::slots::pointers::OwnSlot;
+use crate::slots::pointers;
+use crate::slots::slot::Slot;
 
 /// A hazard pointer: it protects one value at a time from being freed, or none.
 ///
@@ -65,14 +66,14 @@ use crate::slots::pointers::OwnSlot;
 /// ```
 #[must_use = "it protects nothing yet"]
 pub struct HazardPointer {
-    /// The slot is this value's alone.
-    own: OwnSlot,
+    /// This value's alone.
+    slot: &'static Slot,
 }
 
 impl HazardPointer {
     /// Makes a hazard pointer, which protects nothing.
     ///
-    /// Takes a few nanoseconds, and never blocks. Allocates if the thread has no slot to spare.
+    /// Takes a few nanoseconds, and never blocks. May allocate at the thread's first, and if it holds more than seven.
     ///
     /// # Panics
     ///
@@ -80,8 +81,8 @@ impl HazardPointer {
     #[inline]
     #[track_caller]
     pub fn new() -> Self {
-        let Some(own) = OwnSlot::take() else { panic!("no memory for a hazard pointer") };
-        Self { own }
+        let Some(slot) = pointers::take() else { panic!("no memory for a hazard pointer") };
+        Self { slot }
     }
 
     /// Makes several hazard pointers.
@@ -110,7 +111,7 @@ impl HazardPointer {
     /// repeats that only when the pointer changes in the meantime.
     #[inline(always)]
     pub fn protect<'h, S: Source<'h>>(&'h mut self, source: S) -> S::Output {
-        source.protect(self.own.slot)
+        source.protect(self.slot)
     }
 
     /// Protects the node of `expected`, if `source` still is that pointer, tag included. Returns `None` if not; then this
@@ -138,7 +139,7 @@ impl HazardPointer {
         expected: Shared<'_, T>,
     ) -> Option<Shared<'h, T>> {
         let word = expected.into_word();
-        let protected = self.own.slot.try_protect(word, Shared::<T>::TAG, || source.published().load());
+        let protected = self.slot.try_protect(word, Shared::<T>::TAG, || source.published().load());
         if protected.is_err() {
             self.reset();
             return None;
@@ -173,8 +174,8 @@ impl HazardPointer {
     #[inline(always)]
     pub unsafe fn keep<'h, T: ?Sized + Pointable>(&'h mut self, node: Shared<'_, T>) -> Shared<'h, T> {
         match node.node() {
-            Some(address) => self.own.slot.set(address.as_ptr()),
-            None => self.own.slot.clear(),
+            Some(address) => self.slot.set(address.as_ptr()),
+            None => self.slot.clear(),
         }
         Shared::from_word(node.into_word())
     }
@@ -182,7 +183,7 @@ impl HazardPointer {
     /// Protects nothing from now on.
     #[inline(always)]
     pub fn reset(&mut self) {
-        self.own.slot.clear();
+        self.slot.clear();
     }
 }
 
@@ -196,12 +197,12 @@ impl Default for HazardPointer {
 impl Drop for HazardPointer {
     #[inline]
     fn drop(&mut self) {
-        self.own.give_back();
+        self.slot.give_back();
     }
 }
 
 impl fmt::Debug for HazardPointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HazardPointer").field("protects", &self.own.slot.address()).finish()
+        f.debug_struct("HazardPointer").field("protects", &self.slot.address()).finish()
     }
 }

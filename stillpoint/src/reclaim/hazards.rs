@@ -19,9 +19,8 @@
 use super::callback::Callback;
 use super::queue::Queue;
 use crate::grace_period::engine::Engine;
-use crate::readers::sections::registry::Registry;
 use crate::slots::protected::{LastCollection, Protected};
-use crate::slots::record::Record;
+use crate::slots::record::{Record, Records};
 use crate::sync::{ForkSafe, Mutex, const_unless_loom};
 
 /// See the [module](self).
@@ -44,7 +43,7 @@ enum Kept {
 impl Hazards {
     const_unless_loom! {
         /// `records` has the slots of the hazard pointers.
-        pub fn new(records: &'static Registry<Record>) -> Self {
+        pub fn new(records: &'static Records) -> Self {
             Self { last: LastCollection::new(records), kept: Kept::Here(Queue::new(), ForkSafe::new(Mutex::new(()))) }
         }
     }
@@ -52,7 +51,7 @@ impl Hazards {
     /// `keep` is called with callbacks instead of keeping them: it has a domain with hazard pointers
     /// [keep](Self::keep) them.
     #[cfg(all(feature = "srcu", not(loom)))]
-    pub fn that_keep_elsewhere(records: &'static Registry<Record>, keep: fn(Callback)) -> Self {
+    pub fn that_keep_elsewhere(records: &'static Records, keep: fn(Callback)) -> Self {
         Self { last: LastCollection::new(records), kept: Kept::Elsewhere(keep) }
     }
 
@@ -112,9 +111,9 @@ impl Hazards {
         }
     }
 
-    /// Returns the number of slots, in use or not, of threads that hold a few hazard pointers each.
+    /// Returns the number of slots at which a collection looks.
     pub fn slots(&self) -> u64 {
-        self.last.records().len() as u64 * Record::FIRST as u64
+        self.last.records().claimed() * Record::SLOTS as u64
     }
 
     /// Forgets what is kept, which the parent frees.

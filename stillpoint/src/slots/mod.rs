@@ -14,5 +14,4 @@ pub mod protected;
 pub mod record;
 pub mod scan;
 pub mod slot;
-#[cfg(not(loom))]
 pub mod thread;

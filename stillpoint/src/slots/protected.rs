@@ -33,7 +33,7 @@
 //!
 //! # Cost
 //!
-//! A collection loads all slots of all threads, in use or not, and sorts the addresses. It is shared by all threads that
+//! A collection loads the slots of all [active records](super::record), and sorts the addresses. It is shared by all threads that
 //! free what one grace period serves ([`LastCollection`]).
 //!
 //! # Source
@@ -43,8 +43,8 @@
 
 use std::sync::Arc;
 
-use super::record::Record;
-use crate::readers::sections::registry::Registry;
+use super::record::Records;
+use super::slot::Slot;
 use crate::sync::{ForkSafe, Mutex, const_unless_loom};
 
 /// The addresses that hazard pointers protected at a moment.
@@ -66,9 +66,8 @@ fn bit(address: usize) -> u64 {
 
 impl Protected {
     /// Returns what the slots of all threads protect now.
-    fn collect(records: &Registry<Record>) -> Self {
-        let slots = (0..records.len()).flat_map(|index| records.attached(index).slots());
-        let mut sorted: Vec<usize> = slots.filter_map(|slot| slot.address()).collect();
+    fn collect(records: &Records) -> Self {
+        let mut sorted: Vec<usize> = records.slots().filter_map(Slot::address).collect();
         if sorted.is_empty() {
             return Self(None);
         }
@@ -89,7 +88,7 @@ impl Protected {
 /// The last collection, for all threads that free what the same grace periods serve.
 #[derive(Debug)]
 pub struct LastCollection {
-    records: &'static Registry<Record>,
+    records: &'static Records,
     /// With the number of grace periods that had ended before, at least.
     last: ForkSafe<Mutex<Option<(u64, Protected)>>>,
 }
@@ -97,13 +96,13 @@ pub struct LastCollection {
 impl LastCollection {
     const_unless_loom! {
         /// `records` has the slots.
-        pub fn new(records: &'static Registry<Record>) -> Self {
+        pub fn new(records: &'static Records) -> Self {
             Self { records, last: ForkSafe::new(Mutex::new(None)) }
         }
     }
 
     /// Returns the records with the slots.
-    pub fn records(&self) -> &'static Registry<Record> {
+    pub fn records(&self) -> &'static Records {
         self.records
     }
 

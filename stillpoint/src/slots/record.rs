@@ -1,108 +1,302 @@
-//! A thread's protection slots, in blocks that grow with the number of guards that the thread has loaded and not dropped.
+//! Records of protection slots, and the pool of all records.
 //!
-//! Records are what the library's registry of readers ([`crate::readers::sections::registry`]) attaches to a reader: they
-//! are never freed, and change owners when threads exit. A slot whose guard has outlived the thread stays in use; the
-//! record's next owner fills the others.
+//! A thread *owns* one record, from its first guard to its exit: it finds slots there without an atomic
+//! read-modify-write. For more guards than that has slots it takes slots of *shared* records, each of which it owns for the
+//! moment in which it takes one. A thread that exits shares its record if slots there are still in use. A shared record
+//! whose slots are all free goes back to the stack of free records.
+//!
+//! | `is_shared` | active | on the stack | the record |
+//! |---|---|---|---|
+//! | 0 | yes | no | is owned: by a thread, or by one that takes a slot, or gives the record back |
+//! | 1 | yes | no | is shared: its slots are in use, or were |
+//! | 0 | no | yes | is free, and all its slots are |
 //!
 //! # Invariants
 //!
-//! 1. `more[k]` is null or points to `FIRST << (k + 1)` slots, for ever.
-//! 2. Only the owner fills slots and adds blocks: it finds them without an atomic read-modify-write.
+//! 1. Only the owner takes slots: two threads never take one.
+//! 2. A record that is not active has no slot in use: scans need not look there.
+//! 3. A thread owns its record until it exits. A signal handler may interrupt it between a look at a slot and the store that
+//!    fills it, so nothing that the handler does may share the record.
 //!
-//! # Finding a free slot
+//! # Cost
 //!
-//! The owner remembers the [`Place`] of the slot that it filled last. In most cases it is free again. Otherwise the
-//! owner looks at those that follow in the block, and then in the other blocks. A new block is twice as large as the
-//! last one, so an owner that fills all of them looks at a bounded number for each.
+//! All operations look at a bounded number of slots, but for scans. These look at the active records: of each thread its
+//! own, and those with slots in use. No list of shared records is kept: each scan, and each claim for the next
+//! few records, gives those back that are unused. So there are at most about an eighth more records than
+//! have been in use at once.
 
-use core::alloc::Layout;
-use core::ptr;
+use core::array;
+use core::cell::Cell;
 
 use super::slot::Slot;
-use crate::sync::{AtomicPtr, Memory, Ordering::*};
+use crate::readers::sections::reader::Reader;
+use crate::readers::sections::registry::Registry;
+use crate::sync::{AtomicU32, AtomicU64, Ordering::*, const_unless_loom, step};
 
-const FIRST: usize = if cfg!(loom) { 1 } else { 8 };
-/// Blocks after the first one: a record has 504 slots at most.
-const MORE: usize = if cfg!(loom) { 1 } else { 5 };
-
-/// See the [module](self). A scan loads the cache lines of the slots only.
+/// See the [module](self). A scan loads the cache lines of records only.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Record {
-    first: [Slot; FIRST],
-    more: [AtomicPtr<Slot>; MORE],
-}
-
-/// A slot of a record: its block and its index there.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
-    block: usize,
-    index: usize,
-}
-
-impl Place {
-    /// The first slot of a record.
-    pub const FIRST: Self = Self { block: 0, index: 0 };
+    slots: [Slot; Self::SLOTS],
+    is_shared: AtomicU32,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self {
-            first: core::array::from_fn(|_| Slot::new()),
-            more: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-        }
+        Self { slots: array::from_fn(|_| Slot::new()), is_shared: AtomicU32::new(0) }
     }
 }
 
 impl Record {
-    /// Slots of the first block.
-    pub const FIRST: usize = FIRST;
-
-    /// Returns the slots of a block, if it exists.
-    fn block(&self, block: usize) -> Option<&[Slot]> {
-        let Some(more) = block.checked_sub(1) else { return Some(&self.first) };
-        // Acquire: sees the slots; pairs with the Release in `grow`.
-        let start = self.more.get(more)?.load(Acquire);
-        // SAFETY: invariant 1.
-        (!start.is_null()).then(|| unsafe { core::slice::from_raw_parts(start, FIRST << block) })
-    }
+    pub const SLOTS: usize = if cfg!(loom) { 1 } else { 7 };
 
     /// Returns all slots, in use or not.
-    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
-        (0..=MORE).map_while(|block| self.block(block)).flatten()
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
     }
 
-    /// Returns a free slot and its place, the next one after `last` if possible. Returns `None` if all are in use, and
-    /// there can be no more, or no memory for them. The owner calls this.
-    pub fn find_free(&'static self, last: Place) -> Option<(Place, &'static Slot)> {
-        let in_block = |block: usize, first: usize| {
-            let slots = self.block(block)?;
-            let len = slots.len();
-            (0..len)
-                .map(|step| (first + step) % len)
-                .find_map(|index| slots[index].is_free().then(|| (Place { block, index }, &slots[index])))
-        };
-        in_block(last.block, last.index)
-            .or_else(|| (0..=MORE).filter(|&block| block != last.block).find_map(|block| in_block(block, 0)))
-            .or_else(|| self.grow())
+    /// Returns a free slot and its index, the next one from `last` on if possible. The owner calls this.
+    pub fn find_free(&self, last: usize) -> Option<(usize, &Slot)> {
+        let indices = (last..Self::SLOTS).chain(0..last);
+        indices.map(|index| (index, &self.slots[index])).find(|(_, slot)| slot.is_free())
     }
 
-    /// Adds a block. Returns its first slot.
-    #[cold]
-    fn grow(&self) -> Option<(Place, &'static Slot)> {
-        let more = self.more.iter().position(|block| block.load(Relaxed).is_null())?;
-        let len = FIRST << (more + 1);
-        let layout = Layout::array::<Slot>(len).ok()?.align_to(128).ok()?;
-        let start = Memory::zeroed(layout)?.start::<Slot>();
-        // SAFETY: the block has room for `len` slots.
-        let slots = unsafe {
-            for index in 0..len {
-                start.add(index).write(Slot::new());
+    fn is_unused(&self) -> bool {
+        self.slots.iter().all(Slot::is_free)
+    }
+
+    fn is_shared(&self) -> bool {
+        // Relaxed: `try_own` decides.
+        self.is_shared.load(Relaxed) != 0
+    }
+
+    /// Makes the calling thread the owner of the record, if it is shared.
+    fn try_own(&self) -> bool {
+        // Acquire: sees which slots earlier owners have taken; pairs with the Release in `share`.
+        self.is_shared() && self.is_shared.compare_exchange(1, 0, Acquire, Relaxed).is_ok()
+    }
+
+    /// Gives up the ownership.
+    fn share(&self) {
+        // Release: publishes which slots are taken; pairs with the Acquire in `try_own`.
+        self.is_shared.store(1, Release);
+    }
+}
+
+/// All records of a table. See the [module](self).
+#[derive(Debug)]
+pub struct Records {
+    registry: Registry<Record>,
+    /// Where the next claim looks for unused records.
+    next_look: AtomicU64,
+}
+
+/// Records at which a claim looks.
+const LOOK: usize = 8;
+
+impl Records {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self { registry: Registry::new(), next_look: AtomicU64::new(0) }
+        }
+    }
+
+    /// Returns the reader of a record that the calling thread owns from now on. Returns `None` if there is no memory.
+    pub fn claim(&self) -> Option<&'static Reader> {
+        let len = self.registry.len();
+        // Relaxed: threads may look at the same records.
+        let first = self.next_look.load(Relaxed) as usize;
+        let end = len.min(first + LOOK);
+        self.next_look.store(if end == len { 0 } else { end as u64 }, Relaxed);
+        for index in first..end {
+            self.give_back_unused(index, self.registry.attached(index));
+        }
+        self.registry.claim().ok()
+    }
+
+    /// Returns the record of a reader.
+    pub fn of(&self, reader: &Reader) -> &'static Record {
+        self.registry.attached_to(reader)
+    }
+
+    /// Gives up the record of `reader`, which the calling thread owns.
+    pub fn give_up(&self, reader: &'static Reader) {
+        let record = self.of(reader);
+        if record.is_unused() {
+            self.registry.release(reader);
+        } else {
+            record.share();
+        }
+    }
+
+    /// Gives a record back if it is shared, and its slots are free. Returns `true` if it has.
+    fn give_back_unused(&self, index: usize, record: &Record) -> bool {
+        if !(record.is_shared() && record.is_unused() && record.try_own()) {
+            return false;
+        }
+        // The owner looks again: a slot may have been taken in between.
+        step!(
+            "unused-not-checked-again",
+            if !record.is_unused() {
+                record.share();
+                return false;
             }
-            core::slice::from_raw_parts(start.as_ptr(), len)
+        );
+        self.registry.release(self.registry.reader(index));
+        true
+    }
+
+    /// Takes a slot of a shared record, and reserves it: of `last`, the record of which the thread took one last, if that
+    /// has a free one, otherwise of one that `claim` returns. Async-signal-safe if `claim` is.
+    pub fn take_shared(
+        &self,
+        last: &Cell<Option<&'static Record>>,
+        claim: impl FnOnce() -> Option<&'static Reader>,
+    ) -> Option<&'static Slot> {
+        let take = |record: &'static Record| {
+            let slot = record.find_free(0).map(|(_, slot)| slot);
+            // Before another thread may own the record.
+            slot.inspect(|slot| slot.reserve());
+            record.share();
+            slot
         };
-        // Release: publishes the slots; pairs with the Acquire in `block`.
-        self.more[more].store(start.as_ptr(), Release);
-        Some((Place { block: more + 1, index: 0 }, &slots[0]))
+        if let Some(slot) = last.get().filter(|record| record.try_own()).and_then(take) {
+            return Some(slot);
+        }
+        let record = self.of(claim()?);
+        last.set(Some(record));
+        take(record)
+    }
+
+    /// Returns the slots that may be in use.
+    pub fn slots(&self) -> impl Iterator<Item = &'static Slot> {
+        let groups = self.registry.groups(0, self.registry.len());
+        let active = groups.flat_map(|(first, group)| {
+            let members = self.registry.members(first, group.active());
+            members.map(move |(bit, _)| first + bit.trailing_zeros() as usize)
+        });
+        let records = active.map(|index| (index, self.registry.attached(index)));
+        // One that is unused now protects nothing that was protected before.
+        records
+            .filter(|&(index, record)| !self.give_back_unused(index, record))
+            .flat_map(|(_, record)| record.slots())
+    }
+
+    /// Returns the number of records that are not free. A statistic.
+    pub fn claimed(&self) -> u64 {
+        self.registry.claimed()
+    }
+
+    /// Frees all records but that of `own`, the calling thread's, and those with slots in use, which it may have the guards
+    /// of: these are shared. For the only thread of a process, as after a fork.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self, own: Option<&'static Reader>) {
+        self.registry.reset_in_child_except(own, |record: &Record| {
+            record.slots.iter().for_each(Slot::reset_in_child);
+            let is_in_use = !record.is_unused();
+            record.is_shared.store(is_in_use.into(), Relaxed);
+            is_in_use
+        });
+        if let Some(own) = own {
+            let own = self.of(own);
+            own.slots.iter().for_each(Slot::reset_in_child);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::ptr::without_provenance_mut;
+
+    use super::*;
+    use crate::slots::slot::RELEASING;
+
+    fn records() -> &'static Records {
+        Box::leak(Box::new(Records::new()))
+    }
+
+    /// Takes slots as a thread does whose own record is full.
+    fn hold(
+        records: &'static Records,
+        last: &Cell<Option<&'static Record>>,
+        count: usize,
+    ) -> Vec<&'static Slot> {
+        (0..count).map(|_| records.take_shared(last, || records.claim()).expect("memory")).collect()
+    }
+
+    /// Threads that end leave one slot each.
+    fn leave(records: &'static Records, threads: usize) -> Vec<&'static Slot> {
+        let thread = |_| {
+            let own = records.claim().expect("memory");
+            let (index, slot) = records.of(own).find_free(0).expect("a free slot");
+            assert_eq!(index, 0, "a new thread gets an unused record");
+            slot.reserve();
+            records.give_up(own);
+            slot
+        };
+        (0..threads).map(thread).collect()
+    }
+
+    #[test]
+    fn records_are_as_many_as_were_in_use_at_once() {
+        for held in [10_usize, 1000, if cfg!(miri) { 2000 } else { 100_000 }] {
+            let (records, last) = (records(), Cell::new(None));
+            let needed = held.div_ceil(Record::SLOTS);
+            let mut slots = hold(records, &last, held);
+            assert_eq!(records.registry.len(), needed, "{held}");
+            // In waves, with and without slots that stay in use.
+            for kept in [0, 1, held / 2, 0] {
+                for _ in 0..20 {
+                    slots.drain(kept..).for_each(Slot::give_back);
+                    slots.extend(hold(records, &last, held - kept));
+                }
+                let len = records.registry.len();
+                assert!(len <= needed + needed.div_ceil(LOOK) + kept + 2, "{held} {kept}: {len}");
+            }
+            slots.iter().for_each(|slot| slot.give_back());
+            assert_eq!(records.slots().count(), 0);
+            assert_eq!(records.claimed(), 0);
+        }
+    }
+
+    #[test]
+    fn ended_threads_leave_records_while_their_slots_are_in_use() {
+        let records = records();
+        let mut slots = leave(records, 750);
+        assert_eq!(records.claimed(), 750);
+        for _ in 0..20 {
+            slots.drain(..375).for_each(Slot::give_back);
+            slots.extend(leave(records, 375));
+        }
+        assert!(records.registry.len() <= 750 + 375 + 750 / LOOK, "{}", records.registry.len());
+        slots.iter().for_each(|slot| slot.give_back());
+        assert_eq!(records.slots().count(), 0);
+    }
+
+    /// Threads are gone in the middle of a drop, and of a payment.
+    #[test]
+    fn child_keeps_slots_in_use_and_nothing_that_others_were_doing() {
+        let (records, last) = (records(), Cell::new(None));
+        let [own, other, free] = [(); 3].map(|()| records.claim().expect("memory"));
+        records.give_up(free);
+        let [kept, released, paid] = [0, 1, 2].map(|index| &records.of(other).slots()[index]);
+        let value = without_provenance_mut(16);
+        let owns = &records.of(own).slots()[0];
+        [kept, owns].map(|slot| slot.fill(value));
+        released.fill(RELEASING);
+        paid.pay(value);
+        let shared = hold(records, &last, 1)[0];
+        records.reset_in_child(Some(own));
+        assert_eq!([kept, owns].map(|slot| slot.protects(value)), [true; 2]);
+        assert_eq!([released, paid].map(|slot| slot.is_free() && !slot.is_paid(value)), [true; 2]);
+        shared.give_back();
+        let claimed: Vec<_> = (0..10).map(|_| records.claim().expect("memory")).collect();
+        for (index, reader) in claimed.iter().enumerate() {
+            let others = [own, other].into_iter().chain(claimed[..index].iter().copied());
+            assert!(
+                others.into_iter().all(|other| !core::ptr::eq(other, *reader)),
+                "a record with two owners"
+            );
+        }
     }
 }

@@ -26,10 +26,9 @@
 //! 2. After the last look, each slot that has the pointer has a payment that its guard will find: the guard's light fence
 //!    comes after the heavy one, or the last look would not have found the pointer ([`super::slot`]).
 
-use super::record::Record;
+use super::record::Records;
 use super::slot::Slot;
 use crate::fence::heavy;
-use crate::readers::sections::registry::Registry;
 use crate::sync::{Mutex, step};
 
 /// Pays the guards that protect `address`, which is not null. `increment` adds a reference to the value: it must not
@@ -37,28 +36,18 @@ use crate::sync::{Mutex, step};
 /// dropped in the meantime.
 ///
 /// Blocks for a heavy fence if there is such a guard, and while another thread pays.
-pub fn pay_guards(
-    registry: &Registry<Record>,
-    lock: &Mutex<()>,
-    address: *mut (),
-    increment: impl Fn(),
-) -> usize {
-    if !slots(registry).any(|slot| slot.protects(address)) {
+pub fn pay_guards(records: &Records, lock: &Mutex<()>, address: *mut (), increment: impl Fn()) -> usize {
+    if !records.slots().any(|slot| slot.protects(address)) {
         return 0;
     }
     // Nothing under the lock panics.
     let _lock = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    for slot in slots(registry).filter(|slot| slot.protects(address) && !slot.is_paid(address)) {
+    let mut paid: Vec<&Slot> = Vec::new();
+    for slot in records.slots().filter(|slot| slot.protects(address) && !slot.is_paid(address)) {
         increment();
         slot.pay(address);
+        paid.push(slot);
     }
     step!("no-fence-after-payment", heavy());
-    slots(registry)
-        .filter(|slot| slot.is_paid(address) && !slot.protects(address) && slot.take(address))
-        .count()
-}
-
-/// Returns the slots of all records.
-fn slots(registry: &Registry<Record>) -> impl Iterator<Item = &'static Slot> {
-    (0..registry.len()).flat_map(|index| registry.attached(index).slots())
+    paid.into_iter().filter(|slot| !slot.protects(address) && slot.take(address)).count()
 }

@@ -63,7 +63,7 @@ use crate::fence::light;
 use crate::sync::{AtomicPtr, Ordering::*, const_unless_loom, step};
 
 /// The guard of the slot is being dropped. No value has this address.
-const RELEASING: *mut () = ptr::without_provenance_mut(usize::MAX - 1);
+pub(super) const RELEASING: *mut () = ptr::without_provenance_mut(usize::MAX - 1);
 
 /// The slot belongs to a hazard pointer, which protects nothing. `stillpoint.h` has this constant too. No value has this address.
 const RESERVED: *mut () = ptr::without_provenance_mut(usize::MAX);

@@ -1,41 +1,50 @@
-//! A thread's slots: how it gets its [`Record`] of a table, and finds free slots there.
+//! A thread's slots: how it gets its [`Record`] of a table, and finds free slots there, or elsewhere.
 //!
-//! A thread gets its record when it first needs a slot, and gives it back when it exits. It has none after that, and while
-//! it searches: a signal handler that interrupts the search must do without.
+//! A thread gets its record when it first needs a slot, and gives it up when it exits. It takes slots of shared records if
+//! all slots of its own are in use, after its exit, and in a signal handler that interrupts the search.
 //!
 //! # Invariants
 //!
 //! 1. `reader` is the reader to which the record is attached, from its claim to the thread's exit. It belongs to this
 //!    thread alone.
 //! 2. `slot` is a slot of that record, or the sentinel.
-//! 3. While `is_searching`, no other code of the thread uses `reader` and `place`: a handler sees the flag.
+//! 3. While `is_searching`, no other code of the thread uses `reader` and `index`: a handler sees the flag.
 
 use core::cell::Cell;
+#[cfg(not(loom))]
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-use super::record::{Place, Record};
+use super::record::{Record, Records};
 use super::slot::Slot;
 #[cfg(stillpoint_portable)]
 use crate::readers::sections::freed_state::armed_reader;
 #[cfg(stillpoint_portable)]
 use crate::readers::sections::reader::Owner;
 use crate::readers::sections::reader::Reader;
-use crate::readers::sections::registry::Registry;
+#[cfg(not(loom))]
 use crate::sys::fork::{ForkHook, register_for_fork};
+#[cfg(not(loom))]
 use crate::sys::tls_destructor::AtThreadExit;
 
 /// The records of all threads.
 #[derive(Debug)]
 pub struct SlotTable {
-    records: Registry<Record>,
+    records: Records,
+    #[cfg(not(loom))]
     at_exit: AtThreadExit,
+    #[cfg(not(loom))]
     fork: &'static ForkHook,
 }
 
-/// The slot of threads that have none.
+/// The slot of threads that have none. Models have no such statics.
+#[cfg(not(loom))]
 static SENTINEL: Slot = Slot::sentinel();
+#[cfg(not(loom))]
+const NO_SLOT: *const Slot = &raw const SENTINEL;
+#[cfg(loom)]
+const NO_SLOT: *const Slot = ptr::null();
 
 /// What a thread knows of its record: a thread-local variable.
 #[derive(Debug)]
@@ -43,8 +52,11 @@ pub struct ThreadSlots {
     /// The slot that the thread filled last: a static reference, as a pointer, because constants of Rust 1.85 contain no
     /// references to atomics.
     slot: Cell<*const Slot>,
-    place: Cell<Place>,
+    /// Its index.
+    index: Cell<usize>,
     reader: Cell<Option<&'static Reader>>,
+    /// Where the thread took its last slot of a shared record.
+    shared: Cell<Option<&'static Record>>,
     is_searching: Cell<bool>,
     has_ended: Cell<bool>,
 }
@@ -52,43 +64,50 @@ pub struct ThreadSlots {
 impl ThreadSlots {
     pub const fn new() -> Self {
         Self {
-            slot: Cell::new(&raw const SENTINEL),
-            place: Cell::new(Place::FIRST),
+            slot: Cell::new(NO_SLOT),
+            index: Cell::new(0),
             reader: Cell::new(None),
+            shared: Cell::new(None),
             is_searching: Cell::new(false),
             has_ended: Cell::new(false),
         }
     }
 
-    /// Returns a free slot of the calling thread, or `None` if it has none.
+    /// Returns a slot for the calling thread, free or reserved, which it fills or gives back. Returns `None` if there is no
+    /// memory.
     #[inline(always)]
-    pub fn free(&self, table: &'static SlotTable) -> Option<&'static Slot> {
-        // SAFETY: what is stored there comes from static references.
-        let last: &'static Slot = unsafe { &*self.slot.get() };
-        if last.is_free() { Some(last) } else { self.find(table) }
+    pub fn take(&self, table: &'static SlotTable) -> Option<&'static Slot> {
+        // SAFETY: what is stored there comes from static references, or is null in a model.
+        let last: Option<&'static Slot> =
+            unsafe { if cfg!(loom) { self.slot.get().as_ref() } else { Some(&*self.slot.get()) } };
+        last.filter(|slot| slot.is_free()).or_else(|| self.take_slow(table))
     }
 
     #[cold]
     #[inline(never)]
-    fn find(&self, table: &'static SlotTable) -> Option<&'static Slot> {
-        if self.is_searching.replace(true) {
-            return None;
+    fn take_slow(&self, table: &'static SlotTable) -> Option<&'static Slot> {
+        let mut found = None;
+        if !self.is_searching.replace(true) {
+            compiler_fence(SeqCst);
+            found = self.reader.get().or_else(|| self.register(table)).and_then(|reader| {
+                let (index, slot) = table.records.of(reader).find_free(self.index.get())?;
+                self.index.set(index);
+                self.slot.set(ptr::from_ref(slot));
+                Some(slot)
+            });
+            compiler_fence(SeqCst);
+            self.is_searching.set(false);
         }
-        compiler_fence(SeqCst);
-        let found = self.reader.get().or_else(|| self.register(table)).and_then(|reader| {
-            let (place, slot) = table.records.attached_to(reader).find_free(self.place.get())?;
-            self.place.set(place);
-            self.slot.set(ptr::from_ref(slot));
-            Some(slot)
-        });
-        compiler_fence(SeqCst);
-        self.is_searching.set(false);
-        found
+        found.or_else(|| table.records.take_shared(&self.shared, || table.claim()))
     }
 
     /// Gives the thread a record.
     fn register(&self, table: &'static SlotTable) -> Option<&'static Reader> {
-        if self.has_ended.get() || AtThreadExit::is_over() {
+        if self.has_ended.get() {
+            return None;
+        }
+        #[cfg(not(loom))]
+        if AtThreadExit::is_over() {
             return None;
         }
         // Only `exit` releases it.
@@ -103,36 +122,44 @@ impl ThreadSlots {
             thread: crate::sys::thread::tid().unsigned_abs(),
             site: core::panic::Location::caller(),
         });
+        #[cfg(not(loom))]
         // SAFETY: the functions of all tables want a reader.
         if !unsafe { table.at_exit.arm(ptr::from_ref(reader).cast_mut().cast()) } {
-            table.release(reader);
+            table.records.give_up(reader);
             return None;
         }
-        self.place.set(Place::FIRST);
         self.reader.set(Some(reader));
         Some(reader)
     }
 
-    /// The destructor of a thread with the record of `reader`. Slots that are in use may outlive it: they stay in use.
-    pub fn exit(&self, table: &'static SlotTable, reader: *mut c_void) {
-        // In the child of a fork, glibc may give a new thread what was armed for one that is gone.
-        let own = self.reader.get();
-        #[cfg(stillpoint_portable)]
-        let own = own.or_else(|| armed_reader(reader));
-        let Some(own) = own.filter(|own| ptr::eq(*own, reader.cast())) else { return };
+    /// Gives the thread's record up: its slots that are in use outlive it.
+    pub fn end(&self, table: &'static SlotTable) {
         self.has_ended.set(true);
-        self.slot.set(&raw const SENTINEL);
-        self.reader.set(None);
+        self.slot.set(NO_SLOT);
+        let own = self.reader.take();
         compiler_fence(SeqCst);
-        table.release(own);
+        own.into_iter().for_each(|own| table.records.give_up(own));
     }
 
-    /// Frees the records of threads that the child of a fork does not have. Their slots that are in use stay in use: the
-    /// forking thread may have the guards.
+    /// The destructor of a thread with the record of `reader`.
+    #[cfg(not(loom))]
+    pub fn exit(&self, table: &'static SlotTable, reader: *mut c_void) {
+        #[cfg(stillpoint_portable)]
+        if self.reader.get().is_none() {
+            self.reader.set(armed_reader(reader));
+        }
+        // In the child of a fork, glibc may give a new thread what was armed for one that is gone.
+        if self.reader.get().is_some_and(|own| ptr::eq(own, reader.cast())) {
+            self.end(table);
+        }
+    }
+
+    /// [`Records::reset_in_child`].
     ///
     /// # Safety
     ///
     /// See [`ForkHook::child`].
+    #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self, table: &SlotTable) {
         table.records.reset_in_child(self.reader.get());
     }
@@ -140,32 +167,36 @@ impl ThreadSlots {
 
 impl SlotTable {
     /// `at_exit` calls [`ThreadSlots::exit`], and `fork` [`ThreadSlots::reset_in_child`].
+    #[cfg(not(loom))]
     pub const fn new(at_exit: unsafe extern "C" fn(*mut c_void), fork: &'static ForkHook) -> Self {
-        Self { records: Registry::new(), at_exit: AtThreadExit::new(at_exit), fork }
+        Self { records: Records::new(), at_exit: AtThreadExit::new(at_exit), fork }
     }
 
-    pub const fn records(&self) -> &Registry<Record> {
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { records: Records::new() }
+    }
+
+    pub const fn records(&self) -> &Records {
         &self.records
     }
 
-    /// Returns the reader of a record that no thread has. Returns `None` if there is no memory.
-    pub fn claim(&self) -> Option<&'static Reader> {
-        if !register_for_fork(self.fork) {
-            return None;
+    /// [`Records::claim`].
+    fn claim(&self) -> Option<&'static Reader> {
+        #[cfg(not(loom))]
+        {
+            if !register_for_fork(self.fork) {
+                return None;
+            }
+            // The light fences of this thread are chosen from now on.
+            crate::fence::init();
         }
-        // The light fences of this thread are chosen from now on.
-        crate::fence::init();
-        self.records.claim().ok()
-    }
-
-    /// Gives the record of `reader` back. Its slots that are in use stay in use.
-    pub fn release(&self, reader: &'static Reader) {
-        self.records.release(reader);
+        self.records.claim()
     }
 }
 
-/// Defines a table of slots: `TABLE`, and `free_slot`, which returns a free slot of the calling thread, or `None` if it has
-/// none. In the child of a fork, in the order `$order`, the table is reset, and then `$in_child` is called.
+/// Defines a table of slots: `TABLE`, and `take_slot`, which is [`ThreadSlots::take`] of the calling thread. In the child of a fork, in the order `$order`, the table is reset, and then `$in_child` is called.
+#[cfg(not(loom))]
 macro_rules! slot_table {
     ($order:literal $(, $in_child:path)?) => {
         use $crate::sys::fork::register_for_fork;
@@ -188,10 +219,10 @@ macro_rules! slot_table {
             }
         }
 
-        /// Returns a free slot of the calling thread, or `None` if it has none.
+        /// [`ThreadSlots::take`](crate::slots::thread::ThreadSlots::take) of the calling thread.
         #[inline(always)]
-        pub fn free_slot() -> Option<&'static $crate::slots::slot::Slot> {
-            with_thread(|thread| thread.free(&TABLE))
+        pub fn take_slot() -> Option<&'static $crate::slots::slot::Slot> {
+            with_thread(|thread| thread.take(&TABLE))
         }
 
         /// The destructor of a thread with a record.
@@ -218,4 +249,5 @@ macro_rules! slot_table {
         }
     };
 }
+#[cfg(not(loom))]
 pub(crate) use slot_table;

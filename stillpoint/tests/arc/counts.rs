@@ -46,12 +46,12 @@ fn guard_keeps_its_own_value_and_no_other() {
 
 #[test]
 fn thread_may_hold_any_number_of_guards() {
-    let counts: &[usize] = if cfg!(miri) { &[1, 8, 9] } else { &[1, 8, 9, 64, 504, 505, 1000] };
+    let counts: &[usize] = if cfg!(miri) { &[1, 7, 8] } else { &[1, 7, 8, 64, 1000, 100_000] };
     for &count in counts {
         let value = Arc::new(1);
         let cell = ArcCell::new(Arc::clone(&value));
         let mut guards: Vec<_> = (0..count).map(|_| cell.load()).collect();
-        assert_eq!(Arc::strong_count(&value), 2 + count.saturating_sub(504), "{count}");
+        assert_eq!(Arc::strong_count(&value), 2, "{count}");
         // A free slot is found again, wherever it is.
         for index in [0, count / 2, count - 1] {
             guards[index] = Guard::from_inner(Arc::clone(&value));

@@ -69,3 +69,33 @@ fn child_of_a_fork_protects_and_retires() {
     Own.barrier();
     assert_eq!(Own.stats().protected, 1, "the parent has its own");
 }
+
+/// The forking thread holds more pointers than its record has slots. No two pointers of later threads share one.
+#[test]
+#[cfg_attr(miri, ignore = "no forks")]
+fn pointers_dropped_in_a_child_are_used_again_once() {
+    static VALUES: [RcuOption<usize, Own>; 4] = [const { RcuOption::empty_in(Own) }; 4];
+    if !fork::is_alone(pointers_dropped_in_a_child_are_used_again_once) {
+        return;
+    }
+    for held in [10, 505, 1000] {
+        let pointers: Vec<_> = (0..held).map(|_| HazardPointer::new()).collect();
+        fork::in_child(|| {
+            drop(pointers);
+            thread::scope(|s| {
+                for (number, value) in VALUES.iter().enumerate() {
+                    value.replace(Some(number));
+                    s.spawn(move || {
+                        let address = format!("{:p}", value.load(&Own::enter()).unwrap());
+                        for _ in 0..20_000 {
+                            let mut pointers = HazardPointer::array::<3>();
+                            pointers.iter_mut().for_each(|pointer| _ = pointer.protect(value));
+                            thread::yield_now();
+                            assert!(format!("{pointers:x?}").matches(&address[2..]).count() == 3);
+                        }
+                    });
+                }
+            });
+        });
+    }
+}

@@ -1,6 +1,7 @@
 //! Hazard pointers in other threads than that which made them, threads that exit, and more pointers than slots.
 
 use std::cell::RefCell;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread;
 
@@ -56,6 +57,38 @@ fn thread_may_hold_any_number_of_pointers() {
         assert_eq!(DROPS.load(Acquire), before + COUNT);
         drop(values);
     }
+}
+
+/// Takes pointers in threads that run at the same time, hand them over, and end.
+fn left_by_threads(threads: usize, each: usize) -> Vec<HazardPointer> {
+    let barrier = &Barrier::new(threads);
+    let make = move || {
+        let pointers: Vec<_> = (0..each).map(|_| HazardPointer::new()).collect();
+        barrier.wait();
+        pointers
+    };
+    thread::scope(|s| {
+        let threads: Vec<_> = (0..threads).map(|_| s.spawn(make)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn pointers_left_by_threads_do_not_hinder_others() {
+    stillpoint::hazard::domain! { struct Own; }
+    static VALUE: RcuOption<Tracked, Own> = RcuOption::empty_in(Own);
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    VALUE.replace(Some(Tracked(&DROPS)));
+    let shapes = if cfg!(miri) { [(2, 20), (20, 1)] } else { [(2, 504), (100, 9)] };
+    for (threads, each) in shapes {
+        let mut left = left_by_threads(threads, each);
+        thread::spawn(|| assert!(HazardPointer::new().protect(&VALUE).is_some())).join().unwrap();
+        left.iter_mut().for_each(|pointer| assert!(pointer.protect(&VALUE).is_some()));
+    }
+    VALUE.take();
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
 }
 
 /// The thread has given its slots back when the last destructors run.

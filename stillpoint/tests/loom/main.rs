@@ -22,6 +22,7 @@ mod registration;
 mod registry;
 mod rwlock;
 mod shared_seq;
+mod slots;
 mod srcu;
 mod two_slots;
 mod used;

@@ -11,7 +11,6 @@ use loom::thread;
 use stillpoint::grace_period::engine::{Denied, Engine, GpCookie, ReaderSet};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::{ExitPath, Reader};
-use stillpoint::readers::sections::registry::Registry;
 use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::readers::srcu::SrcuReaders;
 use stillpoint::reclaim::callback::{Callback, Data, Panicked};
@@ -19,20 +18,19 @@ use stillpoint::reclaim::domain::{Core, RawDomain};
 use stillpoint::reclaim::hazards::Hazards;
 use stillpoint::reclaim::queue::Queue;
 use stillpoint::slots::protected::LastCollection;
-use stillpoint::slots::record::{Place, Record};
+use stillpoint::slots::record::Records;
 use stillpoint::slots::slot::Slot;
 use stillpoint::sync::model::{poll, reader as interruptible};
 use support::model::check;
 
 /// The slots of all threads. They are never freed.
-fn records() -> &'static Registry<Record> {
-    Box::leak(Box::new(Registry::new()))
+fn records() -> &'static Records {
+    Box::leak(Box::new(Records::new()))
 }
 
 /// Returns the slot of a new hazard pointer.
-fn slot(records: &'static Registry<Record>) -> &'static Slot {
-    let record = records.attached_to(records.claim().unwrap());
-    let slot = record.find_free(Place::FIRST).unwrap().1;
+fn slot(records: &'static Records) -> &'static Slot {
+    let slot = records.of(records.claim().unwrap()).find_free(0).unwrap().1;
     slot.reserve();
     slot
 }
@@ -45,7 +43,7 @@ fn free(value: *mut Value) {
 /// Grace periods, hazard pointers, and two published values.
 struct State<R = ThreadReaders<()>> {
     engine: Engine<R>,
-    records: &'static Registry<Record>,
+    records: &'static Records,
     published: [PublishedPtr<Value>; 2],
 }
 
@@ -204,7 +202,7 @@ struct Domain(Arc<Shared>);
 struct Shared {
     core: Core<Readers>,
     hazards: Hazards,
-    records: &'static Registry<Record>,
+    records: &'static Records,
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
     parked: Mutex<Option<u64>>,
 }

@@ -243,6 +243,11 @@ impl<A> Registry<A> {
         self.len.load(Acquire) as usize
     }
 
+    /// Returns the number of readers that have been claimed and not released. A statistic.
+    pub fn claimed(&self) -> u64 {
+        self.registered.load(Relaxed)
+    }
+
     /// Returns the number of readers that belong to another thread than the one with the reader `own`.
     pub fn other_readers(&self, own: Option<&Reader>) -> u64 {
         // A read-modify-write: see the module's orderings. Release: publishes what the caller did before to later
@@ -278,6 +283,12 @@ impl<A: Default + 'static> Registry<A> {
     /// Frees all readers but `own`. For the only thread of a process, as after a fork. The caller resets what is attached.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self, own: Option<&'static Reader>) {
+        self.reset_in_child_except(own, |_| false);
+    }
+
+    /// The same, and does not free readers for which `keep` returns `true`: these are active.
+    #[cfg(not(loom))]
+    pub fn reset_in_child_except(&self, own: Option<&'static Reader>, keep: impl Fn(&A) -> bool) {
         self.free.store(0, Relaxed);
         self.registered.store(own.is_some().into(), Relaxed);
         let is_active = own.is_some_and(|own| self.is_active(own));
@@ -299,6 +310,9 @@ impl<A: Default + 'static> Registry<A> {
                 if is_active {
                     self.set_active(reader);
                 }
+            } else if keep(self.attached(index)) {
+                self.set_active(reader);
+                self.registered.fetch_add(1, Relaxed);
             } else {
                 self.push(reader);
             }
@@ -384,8 +398,9 @@ fn new_chunk<A: Default>(len: usize) -> Result<(Memory, NonNull<Reader>), OutOfM
         })
         .map_err(|_| OutOfMemory)?;
     debug_assert_eq!(offset, attached_offset::<A>(len));
-    // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk.
-    let memory = Memory::zeroed(layout).ok_or(OutOfMemory)?;
+    // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk. Chunks after
+    // the first are mapped, which a signal handler may do.
+    let memory = Memory::sparse(layout).ok_or(OutOfMemory)?;
     let readers = memory.start::<Reader>();
     // SAFETY: by the layout, the block has room for `len` readers, then for their groups, and for `len` of `A` from the
     // offset on.
