@@ -39,8 +39,7 @@
 //! | [`RawMutex`] | the lock by itself, for [`lock_api`]; for its version 0.5 too with the feature `lock_api_05` |
 //! | [`Condvar`] | waiting for a condition that changes under the lock |
 //! | [`RwLock`], [`RwLockReadGuard`], [`RwLockWriteGuard`], [`RwLockUpgradableReadGuard`] | a reader-writer lock around a value |
-//! | [`RecursiveRwLock`] | the same, which a reader may lock for reading again |
-//! | [`RawRwLock`], [`RawRwLockRecursive`] | these by themselves, for [`lock_api`] |
+//! | [`RawRwLock`] | the same by itself |
 //!
 //! With the feature `lock-events`, `events()` returns counts of events in locks.
 //!
@@ -112,6 +111,8 @@ mod policy;
 #[cfg(any(feature = "pthread", loom))]
 #[doc(hidden)]
 pub mod pthread;
+#[cfg(not(loom))]
+mod raw_locks;
 mod rwlock;
 mod spin;
 
@@ -124,9 +125,8 @@ pub use events::Events;
 pub use mutex::api::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 #[cfg(not(loom))]
 pub use rwlock::api::{
-    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RawRwLockOf, RawRwLockRecursive,
-    RecursiveRwLock, RecursiveRwLockReadGuard, RecursiveRwLockUpgradableReadGuard, RecursiveRwLockWriteGuard,
-    RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard,
+    RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
 
 /// Returns the counts of events in the locks of this process, for tuning. Only with the feature `lock-events`; without

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::program::{Expect, How, Model, System, THREADS, holds, is_found};
 use lock_api::{
-    RawRwLockDowngrade, RawRwLockFair, RawRwLockTimed, RawRwLockUpgrade, RawRwLockUpgradeDowngrade,
-    RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
+    RawRwLock as _, RawRwLockDowngrade, RawRwLockFair, RawRwLockRecursive, RawRwLockRecursiveTimed,
+    RawRwLockTimed, RawRwLockUpgrade, RawRwLockUpgradeDowngrade, RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
 };
 use proptest::prelude::*;
-use stillpoint::lock::{RawRwLock, RawRwLockRecursive};
+use stillpoint::lock::RawRwLock;
 
 const SHORT: Duration = Duration::from_micros(300);
 const LONG: Duration = Duration::from_secs(3600);
@@ -64,21 +64,6 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-trait Raw:
-    RawRwLockTimed<Duration = Duration, Instant = Instant>
-    + RawRwLockUpgrade
-    + RawRwLockUpgradeTimed
-    + RawRwLockUpgradeFair
-    + RawRwLockUpgradeDowngrade
-    + RawRwLockDowngrade
-    + RawRwLockFair
-    + Sync
-{
-}
-
-impl Raw for RawRwLock {}
-impl Raw for RawRwLockRecursive {}
-
 /// An error that is built in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Broken {
@@ -89,8 +74,10 @@ enum Broken {
     WritesNever,
 }
 
-struct TestState<R> {
-    lock: R,
+struct TestState {
+    lock: RawRwLock,
+    /// Its reads are recursive.
+    recursive: bool,
     readers: AtomicUsize,
     is_upgradable: AtomicBool,
     is_written: AtomicBool,
@@ -101,12 +88,13 @@ struct TestState<R> {
 }
 
 // SAFETY: `count` is changed under the lock, which is what is tested.
-unsafe impl<R: Raw> Sync for TestState<R> {}
+unsafe impl Sync for TestState {}
 
-impl<R: Raw> TestState<R> {
-    fn new(broken: Broken) -> Self {
+impl TestState {
+    fn new(recursive: bool, broken: Broken) -> Self {
         Self {
-            lock: R::INIT,
+            lock: RawRwLock::INIT,
+            recursive,
             readers: AtomicUsize::new(0),
             is_upgradable: AtomicBool::new(false),
             is_written: AtomicBool::new(false),
@@ -151,11 +139,19 @@ impl<R: Raw> TestState<R> {
         let lock = &self.lock;
         let until = || Instant::now() + SHORT;
         match (mode, wait) {
+            (Mode::Read, Wait::Forever) if self.recursive => lock.lock_shared_recursive(),
+            (Mode::Read, Wait::Long) if self.recursive => {
+                assert!(lock.try_lock_shared_recursive_for(LONG), "an hour is not over")
+            }
+            (Mode::Read, Wait::Short) if self.recursive => {
+                return lock.try_lock_shared_recursive_until(until());
+            }
             (Mode::Read, Wait::Forever) => lock.lock_shared(),
             (Mode::Read, Wait::Long) => assert!(lock.try_lock_shared_for(LONG), "an hour is not over"),
             (Mode::Read, Wait::Short) => return lock.try_lock_shared_until(until()),
             (Mode::Read, Wait::Never) => {
-                let got = lock.try_lock_shared();
+                let got =
+                    if self.recursive { lock.try_lock_shared_recursive() } else { lock.try_lock_shared() };
                 if !got && self.broken == Broken::ReadsAnyway {
                     self.take(Mode::Read);
                     self.leave(Mode::Read);
@@ -214,12 +210,12 @@ impl<R: Raw> TestState<R> {
 }
 
 /// How a thread holds the lock, if it does.
-struct Held<'a, R: Raw> {
-    state: &'a TestState<R>,
+struct Held<'a> {
+    state: &'a TestState,
     held: Option<Mode>,
 }
 
-impl<R: Raw> Held<'_, R> {
+impl Held<'_> {
     fn unlock(&mut self, fair: bool) {
         if let Some(mode) = self.held.take() {
             self.state.leave(mode);
@@ -229,7 +225,7 @@ impl<R: Raw> Held<'_, R> {
     }
 }
 
-impl<R: Raw> Drop for Held<'_, R> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.unlock(false);
     }
@@ -239,19 +235,16 @@ impl<R: Raw> Drop for Held<'_, R> {
 #[derive(Debug)]
 struct Seen(bool);
 
-impl<R: Raw> System for TestState<R> {
+impl System for TestState {
     type Op = Op;
     type Seen = Seen;
-    type Local<'a>
-        = Held<'a, R>
-    where
-        R: 'a;
+    type Local<'a> = Held<'a>;
 
-    fn start_thread(&self, _thread: usize) -> Held<'_, R> {
+    fn start_thread(&self, _thread: usize) -> Held<'_> {
         Held { state: self, held: None }
     }
 
-    fn run_step<'a>(&'a self, local: &mut Held<'a, R>, op: &Op) -> Seen {
+    fn run_step<'a>(&'a self, local: &mut Held<'a>, op: &Op) -> Seen {
         match (op, local.held.take()) {
             (Op::Lock(mode, wait), None) => {
                 let got = self.lock(*mode, *wait);
@@ -422,27 +415,27 @@ impl Model for RwModel {
 #[cfg(fuzzing)]
 pub fn fuzz(data: &[u8]) {
     let broken = if crate::program::is_broken() { Broken::ReadsAnyway } else { Broken::Not };
-    crate::program::fuzz(data, ops(), |_| (TestState::<RawRwLock>::new(broken), RwModel::new()));
+    crate::program::fuzz(data, ops(), |_| (TestState::new(false, broken), RwModel::new()));
 }
 
 #[test]
 fn programs_of_reads_and_writes_match_the_model() {
-    holds(ops(), |_| (TestState::<RawRwLock>::new(Broken::Not), RwModel::new()));
+    holds(ops(), |_| (TestState::new(false, Broken::Not), RwModel::new()));
 }
 
 #[test]
 fn programs_with_recursive_readers_match_the_model() {
-    holds(ops(), |_| (TestState::<RawRwLockRecursive>::new(Broken::Not), RwModel::new()));
+    holds(ops(), |_| (TestState::new(true, Broken::Not), RwModel::new()));
 }
 
 #[test]
 fn read_beside_a_write_is_found() {
-    let make = |_: How| (TestState::<RawRwLock>::new(Broken::ReadsAnyway), RwModel::new());
+    let make = |_: How| (TestState::new(false, Broken::ReadsAnyway), RwModel::new());
     is_found(&["a read beside a write", "free or not"], 8, ops, make);
 }
 
 #[test]
 fn free_lock_that_cannot_be_written_is_found() {
-    let make = |_: How| (TestState::<RawRwLock>::new(Broken::WritesNever), RwModel::new());
+    let make = |_: How| (TestState::new(false, Broken::WritesNever), RwModel::new());
     is_found(&["free or not"], 8, ops, make);
 }

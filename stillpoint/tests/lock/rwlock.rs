@@ -7,9 +7,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::lock::{
-    RawRwLock, RecursiveRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
-};
+use stillpoint::lock::{RawRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use support::asleep::asleep_in;
 use support::child;
 use support::deadline::deadline;
@@ -335,14 +333,14 @@ fn readers_wait_for_few_of_many_writes() {
 fn recursive_read_passes_a_waiting_writer() {
     let _running = deadline();
     for opens in [false, true] {
-        let lock = RecursiveRwLock::new(0);
+        let lock = RwLock::new(0);
         (0..if opens { 4000 } else { 0 }).for_each(|_| drop(lock.read()));
         let outer = lock.read();
         thread::scope(|scope| {
             let writer = asleep_in(scope, || *lock.write() += 1);
             for _ in 0..repetitions(10) {
-                let inner = lock.read();
-                assert_eq!((*inner, *lock.try_read().expect("it passes")), (0, 0));
+                let inner = lock.read_recursive();
+                assert_eq!((*inner, *lock.try_read_recursive().expect("it passes")), (0, 0));
             }
             assert!(!writer.is_finished());
             drop(outer);
@@ -350,7 +348,7 @@ fn recursive_read_passes_a_waiting_writer() {
         });
         // A writer that holds the lock is not passed.
         let write = lock.write();
-        assert!(lock.try_read().is_none());
+        assert!(lock.try_read_recursive().is_none());
         drop(write);
         assert_eq!(*lock.read(), 1);
     }
