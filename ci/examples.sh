@@ -14,14 +14,14 @@ for program in "${programs[@]}"; do
 done
 
 echo "-- the page of statistics, with and without all parts, and the command that reads it"
-cargo test --package stillpoint --features lock-events,section-locations,statistics-page --test statistics_page --quiet
+cargo test --package stillpoint --features section-locations,statistics-page --test statistics_page --quiet
 cargo test --package stillpoint --features statistics-page --doc --quiet statistics_page
 cargo check --package stillpoint --no-default-features --features statistics-page --quiet
 cargo test --package stillpoint-measure --lib --test top --quiet
 
 echo "-- tracing, metrics and serde"
 cargo test --workspace --features stillpoint-integrations/tests --test metrics --test serde --test tracing --quiet
-cargo test --package stillpoint --features lock-events,metrics,tracing --doc --quiet metrics
+cargo test --package stillpoint --features metrics,tracing --doc --quiet metrics
 cargo test --package stillpoint-collections --features rayon,serde --test hash_map --quiet features::
 
 echo "-- the service on tokio and hyper"

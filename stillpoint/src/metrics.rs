@@ -39,9 +39,7 @@
 //! | `stillpoint_limit_waits_total` | counter | `domain` | [`Stats::limit_waits`] |
 //! | `stillpoint_limit_overruns_total` | counter | `domain` | [`Stats::limit_overruns`] |
 //! | `stillpoint_deferred_panics_total` | counter | | [`Stats::panics`] |
-//! | `stillpoint_fence_calls_total` | counter | | [`fence::Stats::calls`] |
 //! | `stillpoint_fences_total` | counter | | [`fence::Stats::calls`] |
-//! | `stillpoint_lock_events_total` | counter | `event` | the counts of `lock::Events` (feature `lock-events`) |
 
 use std::time::Duration;
 
@@ -109,15 +107,12 @@ pub fn describe() {
     );
     let panics = "Callbacks and destructors that panicked";
     describe_counter!("stillpoint_deferred_panics_total", Unit::Count, panics);
-    describe_counter!("stillpoint_fence_calls_total", Unit::Count, "Heavy fences requested");
     describe_counter!("stillpoint_fences_total", Unit::Count, "Heavy fences executed");
-    #[cfg(feature = "lock-events")]
-    describe_counter!("stillpoint_lock_events_total", Unit::Count, "What happened in locks");
 }
 
 /// Sets the metrics of the process.
 ///
-/// That is, of the domains `rcu`, `qsbr` and `hazard`, of the fence, and of locks if their events are counted. Chooses the
+/// That is, of the domains `rcu`, `qsbr` and `hazard`, and of the fence. Chooses the
 /// backend of the fence if none has been chosen.
 pub fn export() {
     let stats = rcu::stats();
@@ -125,11 +120,7 @@ pub fn export() {
     export_domain("qsbr", &qsbr::Global.stats());
     export_domain("hazard", &hazard::stats());
     counter!("stillpoint_deferred_panics_total").absolute(stats.panics);
-    let fences = fence::stats();
-    counter!("stillpoint_fence_calls_total").absolute(fences.calls);
-    counter!("stillpoint_fences_total").absolute(fences.calls);
-    #[cfg(feature = "lock-events")]
-    export_lock(&crate::lock::events());
+    counter!("stillpoint_fences_total").absolute(fence::stats().calls);
 }
 
 /// Sets the metrics of one domain, with the label `domain`. See the [module](self) for an example.
@@ -148,23 +139,5 @@ pub fn export_domain(domain: impl Into<SharedString>, stats: &Stats) {
     for (count, bound) in stats.waits.iter().zip(bounds.into_iter().chain(["+Inf".to_owned()])) {
         sum += count;
         counter!(WAIT_BUCKET, "domain" => domain.clone(), "le" => bound).absolute(sum);
-    }
-}
-
-#[cfg(feature = "lock-events")]
-fn export_lock(events: &crate::lock::Events) {
-    for (event, count) in [
-        ("steal", events.steal),
-        ("lock_slowpath", events.lock_slowpath),
-        ("yields", events.yields),
-        ("wait_node", events.wait_node),
-        ("wait_head", events.wait_head),
-        ("kick_unlock", events.kick_unlock),
-        ("spurious_wakeup", events.spurious_wakeup),
-        ("reserve", events.reserve),
-        ("bypass", events.bypass),
-        ("no_node", events.no_node),
-    ] {
-        counter!("stillpoint_lock_events_total", "event" => event).absolute(count);
     }
 }

@@ -41,8 +41,6 @@
 //! | [`RwLock`], [`RwLockReadGuard`], [`RwLockWriteGuard`], [`RwLockUpgradableReadGuard`] | a reader-writer lock around a value |
 //! | [`RawRwLock`] | the same by itself |
 //!
-//! With the feature `lock-events`, `events()` returns counts of events in locks.
-//!
 //! There is no poisoning: a panic under the lock releases it. A guard stays in its thread, unless the feature
 //! `send_guard` is on.
 //!
@@ -119,8 +117,6 @@ mod spin;
 pub use condvar::Condvar;
 #[cfg(not(loom))]
 pub use condvar::WaitTimeoutResult;
-#[cfg(feature = "lock-events")]
-pub use events::Events;
 #[cfg(not(loom))]
 pub use mutex::api::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 #[cfg(not(loom))]
@@ -129,22 +125,10 @@ pub use rwlock::api::{
     RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
 
-/// Returns the counts of events in the locks of this process, for tuning. Only with the feature `lock-events`; without
-/// it nothing is counted, at no cost.
-///
-/// ```
-/// println!("{:#?}", stillpoint::lock::events());
-/// ```
-#[cfg(feature = "lock-events")]
-pub fn events() -> Events {
-    events::read()
-}
-
 /// The lock with other policies, for measurements. Not stable.
 #[cfg(feature = "lab")]
 #[doc(hidden)]
 pub mod lab {
-    pub use super::events::{Event, Events, add, read, reset};
     pub use super::mutex::nodes::AllNodes;
     pub use super::mutex::raw::Raw;
     pub use super::policy::{DefaultPolicy, Policy};

@@ -46,31 +46,13 @@ pub trait Policy: Send + Sync + 'static {
     /// much as a heavy fence, which is measured.
     const OPEN_AFTER: Option<u64> = None;
 
-    /// Events are [counted](Self::count). Without, no time is measured for them either.
-    const COUNTS: bool = false;
-
-    /// Adds `by` to the count of `event`.
+    /// Counts an event, in the models.
     #[inline(always)]
-    fn add(_event: Event, _by: u64) {}
-
-    /// Adds 1 to the count of `event`.
-    #[inline(always)]
-    fn count(event: Event) {
-        Self::add(event, 1);
-    }
+    fn count(_event: Event) {}
 }
 
 /// The policy of [`RawMutex`](super::RawMutex).
 #[derive(Debug)]
 pub struct DefaultPolicy;
 
-impl Policy for DefaultPolicy {
-    #[cfg(feature = "lock-events")]
-    const COUNTS: bool = true;
-
-    #[cfg(feature = "lock-events")]
-    #[inline]
-    fn add(event: Event, by: u64) {
-        super::events::add(event, by);
-    }
-}
+impl Policy for DefaultPolicy {}

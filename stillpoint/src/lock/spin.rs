@@ -2,7 +2,6 @@
 
 use core::marker::PhantomData;
 
-use super::events::Event;
 use super::mutex::waiter;
 use super::policy::{Policy, SHORT_PAUSES, SPIN_NS};
 use crate::sync::{
@@ -36,7 +35,6 @@ impl<P: Policy> Yields<P> {
         let may_yield = || has_normal_policy() && (self.until.is_some() || !is_bound());
         let yields = *self.can_yield.get_or_insert_with(may_yield);
         if yields {
-            P::count(Event::Yield);
             yield_now();
         }
         // Also if it cannot yield, so as not to find that out at each wait.

@@ -26,10 +26,6 @@ struct Document<'a> {
     interval: Duration,
     took: Duration,
     fence: Fence,
-    #[cfg(feature = "lock-events")]
-    locks: crate::lock::Events,
-    #[cfg(not(feature = "lock-events"))]
-    locks: Option<()>,
     workers_idle: bool,
     domains_in_use: usize,
     domains: &'a [DomainSample],
@@ -59,10 +55,6 @@ pub(super) fn json(interval: Duration, took: Duration) -> String {
             interval,
             took,
             fence: Fence::now(),
-            #[cfg(feature = "lock-events")]
-            locks: crate::lock::events(),
-            #[cfg(not(feature = "lock-events"))]
-            locks: None,
             workers_idle: worker_pool::has_idle(),
             domains_in_use,
             domains: &domains,

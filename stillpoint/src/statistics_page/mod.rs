@@ -2,9 +2,8 @@
 //! the feature `statistics-page`.
 //!
 //! The program calls [`publish`], once. From then on a thread of the library writes what all domains do, several times
-//! a second: grace periods and the threads that they wait for, backlogs and limits, workers, fences, and with the
-//! feature `lock-events` what happens in locks. Nothing is sent anywhere, and nothing connects to the program: the page
-//! is memory, and a process of the same user, or with the capability to trace it, opens it by `/proc`.
+//! a second: grace periods and the threads that they wait for, backlogs and limits, workers, fences. Nothing is sent
+//! anywhere, and nothing connects to the program: the page is memory, and a process of the same user, or with the capability to trace it, opens it by `/proc`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,7 +60,6 @@
 //! | `unix_ms`, `interval`, `took` | when the sample was taken, the time between samples, and the time that the sample before took |
 //! | `pid`, `pid_namespace` | the process, and its namespace of process ids (the inode of `/proc/PID/ns/pid`) |
 //! | `fence` | `backend` and `why`, or `null` before the choice; [`fence::Stats`](crate::fence::Stats) |
-//! | `locks` | `lock::Events`, or `null` |
 //! | `workers_idle` | whether a thread of the library has nothing to do |
 //! | `domains_in_use` | the number of domains; at most 64 are listed: those with the longest waits, the most callbacks and the most bytes |
 //! | `domains` | a list: see below |

@@ -88,9 +88,9 @@ impl Policy for HeadsReserve {
     const RESERVE_NS: u64 = u64::MAX;
     const BYPASS: bool = false;
 
-    fn add(event: Event, by: u64) {
-        if event == Event::WaitHead {
-            PARKS.fetch_add(by, Relaxed);
+    fn count(event: Event) {
+        if event == Event::HeadParks {
+            PARKS.fetch_add(1, Relaxed);
         }
     }
 }

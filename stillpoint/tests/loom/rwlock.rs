@@ -14,11 +14,11 @@ use support::model::check;
 static FENCES: AtomicU64 = AtomicU64::new(0);
 static WAKEUPS: AtomicU64 = AtomicU64::new(0);
 
-fn count(event: Event, by: u64) {
+fn count(event: Event) {
     match event {
-        Event::WriterFence => FENCES.fetch_add(by, Relaxed),
-        Event::WriterWakeup => WAKEUPS.fetch_add(by, Relaxed),
-        _ => 0,
+        Event::WriterFence => FENCES.fetch_add(1, Relaxed),
+        Event::WriterWakeup => WAKEUPS.fetch_add(1, Relaxed),
+        Event::HeadParks => 0,
     };
 }
 
@@ -31,8 +31,8 @@ impl Policy for OpensAtOnce {
     const SAMPLE: u64 = 1;
     const OPEN_AFTER: Option<u64> = Some(1);
 
-    fn add(event: Event, by: u64) {
-        count(event, by);
+    fn count(event: Event) {
+        count(event);
     }
 }
 
@@ -44,8 +44,8 @@ impl Policy for StaysShut {
     const BYPASS: bool = false;
     const SAMPLE: u64 = 0;
 
-    fn add(event: Event, by: u64) {
-        count(event, by);
+    fn count(event: Event) {
+        count(event);
     }
 }
 

@@ -20,7 +20,6 @@ pub(super) struct Document {
     pub(super) interval: Option<Duration>,
     pub(super) took: Option<Duration>,
     pub(super) fence: Option<Fence>,
-    pub(super) locks: Option<BTreeMap<String, u64>>,
     pub(super) workers_idle: Option<bool>,
     pub(super) domains_in_use: Option<u64>,
     pub(super) domains: Vec<Domain>,

@@ -42,8 +42,7 @@ pub(super) fn text(shown: &Shown<'_>) -> String {
     }
     text.push('\n');
     let seconds = previous.and_then(|previous| seconds(previous, document));
-    for line in [fences(document, *previous, seconds), locks(document, *previous, seconds), workers(document)]
-    {
+    for line in [fences(document, *previous, seconds), workers(document)] {
         text.push_str(&line);
     }
     // Before the table, of which a terminal may show the first rows only.
@@ -79,17 +78,6 @@ fn fences(document: &Document, previous: Option<&Document>, seconds: Option<f64>
     let before = previous.and_then(|previous| previous.fence.as_ref()?.calls);
     let rate = rate(fence.calls, before, seconds);
     format!("fences   {backend}; {}, {rate}/s\n", count(fence.calls))
-}
-
-fn locks(document: &Document, previous: Option<&Document>, seconds: Option<f64>) -> String {
-    let Some(locks) = &document.locks else { return String::new() };
-    let before = previous.and_then(|previous| previous.locks.as_ref());
-    let events = locks.iter().take(MOST).map(|(event, &number)| {
-        let rate = rate(Some(number), before.and_then(|before| before.get(event).copied()), seconds);
-        let unit = if event.ends_with("_ns") { String::new() } else { format!(" ({rate}/s)") };
-        format!("{} {number}{unit}", printable(event))
-    });
-    format!("locks    {}\n", events.collect::<Vec<_>>().join(", "))
 }
 
 fn workers(document: &Document) -> String {

@@ -58,8 +58,6 @@ pub struct Node {
     pub head_since: AtomicU64,
     /// The time at which the lock was first seen free and reserved for it; 0 if it was not yet.
     pub reserved_since: AtomicU64,
-    /// The time at which it was kicked, if events are counted.
-    pub kicked_at: AtomicU64,
     /// Accessed by the owner.
     pub owned: LoomAccess,
 }
@@ -95,7 +93,6 @@ impl Node {
                 next: AtomicU32::new(0),
                 head_since: AtomicU64::new(0),
                 reserved_since: AtomicU64::new(0),
-                kicked_at: AtomicU64::new(0),
                 owned: LoomAccess::new(),
             }
         }

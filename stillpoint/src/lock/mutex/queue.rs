@@ -173,10 +173,7 @@ impl<P: Policy> WaitQueue<'_, P> {
                         }
                     }
                     let end = [until, next_try].into_iter().flatten().min();
-                    P::count(Event::WaitNode);
-                    if !node.state.wait(WAITING_PARKED, end) {
-                        self.count_wake_up(node);
-                    } else if until == end && self.abandon(id, node) {
+                    if node.state.wait(WAITING_PARKED, end) && until == end && self.abandon(id, node) {
                         return Some(Outcome::TimedOut);
                     }
                 }
@@ -233,9 +230,7 @@ impl<P: Policy> WaitQueue<'_, P> {
                 }
             } else if reserves && word & PENDING == 0 {
                 // Relaxed: it publishes nothing. If it fails, the next round repeats it.
-                if self.0.compare_exchange(word, word | PENDING, Relaxed, Relaxed).is_ok() {
-                    P::count(Event::Reserve);
-                }
+                let _ = self.0.compare_exchange(word, word | PENDING, Relaxed, Relaxed);
             } else if !spin.pause() {
                 if self.park_as_head(word, node, until) {
                     return self.dequeue_head(id);
@@ -257,7 +252,7 @@ impl<P: Policy> WaitQueue<'_, P> {
             node.state.store(HEAD, Relaxed);
             return false;
         }
-        P::count(Event::WaitHead);
+        P::count(Event::HeadParks);
         self.sleep_as_head(node, until)
     }
 
@@ -269,19 +264,7 @@ impl<P: Policy> WaitQueue<'_, P> {
                 return true;
             }
         }
-        self.count_wake_up(node);
         false
-    }
-
-    /// Counts the wake-up of the owner of `node`, if it was kicked.
-    fn count_wake_up(&self, node: &Node) {
-        let kicked_at = if P::COUNTS { node.kicked_at.swap(0, Relaxed) } else { 0 };
-        if kicked_at != 0 {
-            P::add(Event::LatencyWakeNs, now().saturating_sub(kicked_at));
-            if self.0.load(Relaxed) & LOCKED != 0 {
-                P::count(Event::SpuriousWakeup);
-            }
-        }
     }
 
     /// Takes the free lock, for the head, and promotes the next waiter. Returns `false` if the word is not `word` any

@@ -59,7 +59,7 @@ use super::queue::{Outcome, WaitQueue};
 use super::unqueued::{lock_unqueued, wake_unqueued};
 use super::waiter::{self, Place};
 use super::word::{LOCKED, LockWord, PARKED, PENDING, head, is_reserved};
-use crate::lock::events::{self, Event, Wait};
+use crate::lock::events::{self, Wait};
 use crate::lock::policy::Policy;
 use crate::lock::spin::{Spin, Yields};
 use crate::sync::{Ordering::*, const_unless_loom, fence, now, step};
@@ -201,7 +201,6 @@ impl<P: Policy> Raw<P> {
         events::contended(lock, Wait::Exclusive);
         let acquired = waiter::with(|waiter| {
             loop {
-                P::count(Event::LockSlowpath);
                 // A thread that may still have a node in the queue does not spin.
                 if !waiter.has_abandoned_at(lock) {
                     if self.spin(until) {
@@ -283,15 +282,6 @@ impl<P: Policy> Raw<P> {
         if node.state.load(Relaxed) != HEAD_PARKED {
             return;
         }
-        let begin = if P::COUNTS { now() } else { 0 };
-        if P::COUNTS {
-            node.kicked_at.store(begin, Relaxed);
-        }
-        if node.wake_as_head(HEAD_PARKED) {
-            P::count(Event::KickUnlock);
-            if P::COUNTS {
-                P::add(Event::LatencyKickNs, now() - begin);
-            }
-        }
+        node.wake_as_head(HEAD_PARKED);
     }
 }

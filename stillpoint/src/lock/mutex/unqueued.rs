@@ -14,7 +14,6 @@
 
 use super::nodes::{FORKED, table};
 use super::word::{LOCKED, LockWord, PARKED, head};
-use crate::lock::events::Event;
 use crate::lock::policy::Policy;
 use crate::lock::spin::Spin;
 use crate::sync::{Ordering::*, now, step};
@@ -23,7 +22,6 @@ use crate::sync::{Ordering::*, now, step};
 /// it.
 #[cold]
 pub fn lock_unqueued<P: Policy>(lock: &LockWord<P>, until: Option<u64>) -> bool {
-    P::count(Event::NoNode);
     // Relaxed: published by the Release below.
     table().slow_unlock_flags.fetch_add(1, Relaxed);
     let mut spin = Spin::new();

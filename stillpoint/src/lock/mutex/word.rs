@@ -21,7 +21,6 @@ use core::ops::Deref;
 
 use super::nodes::{DEAD, FORKED, NODE_BITS, table};
 use super::waiter::{self, Waiter};
-use crate::lock::events::Event;
 use crate::lock::policy::{BYPASS_APART, Policy};
 use crate::sync::{AtomicU32, LoomAccess, Ordering::*, const_unless_loom, now, step};
 
@@ -144,10 +143,6 @@ impl<P: Policy> LockWord<P> {
         let checks_clock = P::RESERVATION && waiter::with(Waiter::clock_check_due);
         let pending = if checks_clock { self.check_quantum(word) } else { 0 };
         self.compare_exchange(word, word | LOCKED | pending, Acquire, Relaxed)?;
-        P::count(Event::Steal);
-        if pending != 0 {
-            P::count(Event::Reserve);
-        }
         waiter::with(Waiter::count_steal);
         Ok(())
     }
@@ -214,7 +209,6 @@ impl<P: Policy> LockWord<P> {
             match self.compare_exchange(word, taken, Acquire, Relaxed) {
                 Ok(_) if word & PENDING == 0 => return true,
                 Ok(_) => {
-                    P::count(Event::Bypass);
                     let quantum = || table().node(head(word)).start_quantum(BYPASS_APART * P::BYPASS_NS);
                     step!("bypass-keeps-quantum", quantum());
                     return true;
