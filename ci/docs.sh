@@ -3,7 +3,8 @@
 # of docs/report/summary.json, which is of one run of one commit, or stand in a section that says where they are from.
 #
 #   ci/docs.sh                       checks
-#   ci/docs.sh record [report.json]  writes the summary, its plots and its tables in all pages; after a new report, of that
+#   ci/docs.sh record [report.json]  writes the summary, its plots and its tables in all pages; after a new report, of that,
+#                                    unless threads did not get the CPUs of the machine
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh

@@ -3,13 +3,17 @@
 //!
 //! A bench has *cells* (configurations) and *systems*. A round measures each system once in each cell. All rounds run
 //! in one process, so that peers meet the same machine in the same minute, and the order of the systems rotates. Ratios
-//! are formed within a round (see [`stats`]).
+//! are formed within a round (see [`stats`]). A round in which threads did not get the CPUs that they could use is
+//! measured again (see [`given`]), and cells can have two [profiles](profile).
 #![allow(missing_docs, missing_debug_implementations, reason = "for programs of this repository only")]
 
 #[cfg(feature = "measure")]
 pub mod buckets;
 pub mod controls;
+pub mod cpus;
 pub mod crew;
+#[cfg(feature = "measure")]
+pub mod given;
 pub mod machine;
 pub mod memory;
 #[cfg(feature = "measure")]
@@ -20,6 +24,8 @@ pub mod pin;
 #[cfg(feature = "measure")]
 pub mod plan;
 pub mod probe;
+#[cfg(feature = "measure")]
+pub mod profile;
 pub mod progress;
 #[cfg(feature = "measure")]
 pub mod report;
@@ -42,6 +48,7 @@ pub use {
     options::Options,
     origin::Origin,
     plan::{Budget, Plan, System},
+    profile::Profile,
     report::{Report, Skipped},
     stats::{Better, Config, Metric, Recorder},
 };

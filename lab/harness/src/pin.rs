@@ -53,16 +53,17 @@ fn parse_list(list: &str) -> Vec<usize> {
 
 /// Binds every thread of the process, and so those they start: a background reclaimer must not share the measured CPU.
 /// A thread that exits meanwhile needs no CPU.
-pub fn all_threads_to(cpu: usize) -> anyhow::Result<()> {
+pub fn all_threads_to(cpus: &[usize]) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
+    cpus.iter().for_each(|&cpu| set.set(cpu));
     for task in fs::read_dir("/proc/self/task").context("cannot list the threads of this process")? {
         let name = task.context("cannot list the threads of this process")?.file_name();
         let thread = name.to_str().and_then(|id| Pid::from_raw(id.parse().ok()?));
         match sched_setaffinity(thread, &set) {
             Ok(()) | Err(Errno::SRCH) => {}
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot bind thread {name:?} to CPU {cpu}"));
+                return Err(error)
+                    .with_context(|| format!("cannot bind thread {name:?} to the CPUs {cpus:?}"));
             }
         }
     }

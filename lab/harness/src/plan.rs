@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::cpus;
+use super::profile::Profile;
 use super::progress::Progress;
 use super::stats::{Config, Metric, Recorder};
 
@@ -60,6 +62,16 @@ pub struct Plan<'a, C, M, const N: usize> {
     cells: &'a [C],
     systems: &'a mut [System<M>],
     metrics: [&'static Metric; N],
+    profiles: &'static [Profile],
+}
+
+/// A cell in a profile, and its parameters for each system that can be measured in it.
+struct Place<'a, C> {
+    profile: Option<Profile>,
+    cell: &'a C,
+    configs: Vec<Option<Config>>,
+    /// The CPUs that its threads can use; 0 if it has one thread.
+    usable: usize,
 }
 
 impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
@@ -71,49 +83,108 @@ impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
         systems: &'a mut [System<M>],
         metrics: [&'static Metric; N],
     ) -> Self {
-        Self { budget, slice_ms, cells, systems, metrics }
+        Self { budget, slice_ms, cells, systems, metrics, profiles: &[] }
     }
 
-    /// Measures each system in each cell, round by round, and records a value for each metric. `config` returns `None`
-    /// if the system cannot be measured in the cell. A value that is not a number is not recorded.
+    /// Measures each cell in each [profile](Profile) of this machine, which its parameters name. While a cell is
+    /// measured, and asked for its parameters, the process is bound to the CPUs of the profile.
+    pub fn in_profiles(self) -> anyhow::Result<Self> {
+        Ok(Self { profiles: Profile::every()?, ..self })
+    }
+
+    /// Measures each system in each cell, round by round, and records a value for each metric. `config` returns
+    /// `None` if the system cannot be measured in the cell. A value that is not a number is not recorded. A round of
+    /// a cell whose threads did not get the CPUs that they can use is measured again, and marked if that does not
+    /// help.
     pub fn run(
         self,
         recorder: &mut Recorder,
         config: impl Fn(&C, &System<M>) -> Option<Config>,
         mut measure: impl FnMut(&C, &mut System<M>, Duration) -> anyhow::Result<[f64; N]>,
     ) -> anyhow::Result<()> {
-        let Self { budget, slice_ms, cells, systems, metrics } = self;
+        let places = self.places(config)?;
+        let Self { budget, slice_ms, systems, metrics, .. } = self;
         let mut slices = 0;
-        for cell in cells {
-            let measured: Vec<_> = systems.iter().filter_map(|s| Some((s.name, config(cell, s)?))).collect();
-            slices += measured.len();
+        for Place { configs, .. } in &places {
+            slices += configs.iter().flatten().count();
             for metric in metrics {
-                measured.iter().for_each(|(name, config)| recorder.announce(name, metric, config));
+                let measured = systems.iter().zip(configs);
+                let measured = measured.filter_map(|(system, config)| Some((system.name, config.as_ref()?)));
+                measured.for_each(|(name, config)| recorder.announce(name, metric, config));
             }
         }
         let (rounds, slice) = budget.split(slices, slice_ms);
         let time = Duration::from_secs_f64(budget.seconds);
         let progress = Progress::new(recorder.bench(), slices * rounds, time);
-        for (round, cell, system) in order(rounds, cells.len(), systems.len()) {
-            let (cell, system) = (&cells[cell], &mut systems[system]);
-            let Some(config) = config(cell, system) else { continue };
-            progress.show(|| format!("round {}/{rounds}: {}, {config}", round + 1, system.name));
-            for (metric, value) in metrics.into_iter().zip(measure(cell, system, slice)?) {
-                recorder.record(round, system.name, metric, &config, value);
+        recorder.given.look()?;
+        for (round, place) in (0..rounds).flat_map(|round| (0..places.len()).map(move |place| (round, place)))
+        {
+            let Place { profile, cell, configs, usable } = &places[place];
+            let measure_all = || -> anyhow::Result<Vec<_>> {
+                let _bound = profile.map(Profile::bind).transpose()?;
+                let turns = turns(round, place, systems.len());
+                let measured = turns.filter_map(|system| Some((system, configs[system].as_ref()?)));
+                let values = measured.map(|(number, config)| {
+                    let system = &mut systems[number];
+                    progress.show(|| format!("round {}/{rounds}: {}, {config}", round + 1, system.name));
+                    let values = measure(cell, system, slice)?;
+                    Ok((number, config, values))
+                });
+                values.collect()
+            };
+            let (all, is_good) = match usable {
+                0 => (recorder.given.round_of_one(measure_all)?, true),
+                usable => recorder.given.round(*usable, measure_all)?,
+            };
+            for (number, config, values) in all {
+                for (metric, value) in metrics.into_iter().zip(values) {
+                    recorder.record(round, systems[number].name, metric, config, value);
+                }
+                if !is_good {
+                    recorder.mark(round, config);
+                }
+                progress.advance();
             }
-            progress.advance();
         }
+        recorder.given.look()?;
         Ok(())
+    }
+
+    /// Returns the cells in each profile, without one-CPU twins of cells that have one thread.
+    fn places(&self, config: impl Fn(&C, &System<M>) -> Option<Config>) -> anyhow::Result<Vec<Place<'a, C>>> {
+        let most = cpus::most()?;
+        let profiles: Vec<_> = self.profiles.iter().copied().map(Some).collect();
+        let mut places = Vec::new();
+        for profile in if profiles.is_empty() { vec![None] } else { profiles } {
+            let _bound = profile.map(Profile::bind).transpose()?;
+            let most = if profile == Some(Profile::One) { 1 } else { most };
+            for cell in self.cells {
+                let in_profile = |config: Config| match profile {
+                    Some(profile) => config.on(profile),
+                    None => config,
+                };
+                let configs: Vec<_> =
+                    self.systems.iter().map(|system| config(cell, system).map(in_profile)).collect();
+                let threads = configs.iter().flatten().map(Config::runnable).max().unwrap_or(0);
+                if threads > 1 || profile != Some(Profile::One) || self.profiles.len() == 1 {
+                    let usable = if threads > 1 { threads.min(most) } else { 0 };
+                    places.push(Place { profile, cell, configs, usable });
+                }
+            }
+        }
+        Ok(places)
     }
 }
 
 /// Returns round, cell and system of each measurement: the first system of a cell moves on in every round and cell.
 pub fn order(rounds: usize, cells: usize, systems: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..rounds).flat_map(move |round| {
-        (0..cells).flat_map(move |cell| {
-            (0..systems).map(move |place| (round, cell, (place + round + cell) % systems))
-        })
+        (0..cells).flat_map(move |cell| turns(round, cell, systems).map(move |system| (round, cell, system)))
     })
+}
+
+fn turns(round: usize, cell: usize, systems: usize) -> impl Iterator<Item = usize> {
+    (0..systems).map(move |place| (place + round + cell) % systems)
 }
 
 /// Systems of the function `$measure`, which is generic over them.
@@ -137,6 +208,28 @@ mod tests {
             assert_eq!(firsts.count(), 2);
             assert_eq!(all.iter().filter(|step| (step.1, step.2) == (cell, system)).count(), 6);
         }
+    }
+
+    #[test]
+    fn cells_are_measured_on_the_cpus_of_each_profile() {
+        const SEEN: Metric = Metric::count("cpus", crate::Better::Higher);
+        let budget = Budget { seconds: 0.01, rounds: Some(2), quick: false, cells: None };
+        let (mut recorder, mut systems) = (Recorder::new("test"), [System { name: "system", measure: () }]);
+        let plan = Plan::new(budget, 1, &[1, 4], &mut systems, [&SEEN]).in_profiles().expect("CPUs");
+        let config = |threads: &usize, _: &_| Some(Config::default().with("threads", (*threads).into()));
+        let seen = || Ok([crate::pin::allowed()?.len() as f64]);
+        plan.run(&mut recorder, config, |_, _, _| seen()).expect("measurements");
+        let seen = recorder.rows().into_iter().map(|row| (row.config.to_string(), row.summary.median));
+        let cpus = crate::pin::allowed().expect("CPUs").len() as f64;
+        let expected = [
+            ("threads=1 profile=all", cpus),
+            ("threads=4 profile=all", cpus),
+            ("threads=4 profile=one", 1.0),
+        ];
+        let on_one = [("threads=1 profile=one", 1.0), ("threads=4 profile=one", 1.0)];
+        let expected = if cpus > 1.0 { &expected[..] } else { &on_one };
+        assert!(seen.eq(expected.iter().map(|&(config, cpus)| (config.to_owned(), cpus))));
+        assert!(recorder.given.cpus().is_some());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
+use super::given::Cpus;
 use super::machine::Machine;
 use super::origin::Origin;
 use super::schema::{Config, Ratio, Row, Text};
@@ -16,11 +17,17 @@ use super::units::{digits, duration};
 /// The system of this project. Every ratio is of it to another one.
 pub const OURS: &str = "stillpoint";
 
+/// The verdict on what was measured with too few CPUs.
+pub const UNCHECKED: &str = "cannot be checked here";
+
 /// The result of a bench.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     pub bench: Text,
     pub machine: Machine,
+    /// The CPUs that threads got.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
     /// The run and the code, if it is part of a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
@@ -48,7 +55,8 @@ impl Report {
         let (rows, ratios) = (recorder.rows(), recorder.ratios(OURS));
         let (origin, series, posted, seconds, tables) = Default::default();
         let (bench, machine) = (recorder.bench().into(), Machine::read());
-        Self { bench, machine, origin, rows, ratios, series, skipped, posted, seconds, tables }
+        let cpus = recorder.given.cpus();
+        Self { bench, machine, cpus, origin, rows, ratios, series, skipped, posted, seconds, tables }
     }
 
     /// Writes the report as JSON to `path`.
@@ -103,6 +111,15 @@ impl Report {
         Grid::new(if self.posted.is_some() { "Measured" } else { "" }, &head, rows)
     }
 
+    /// Returns why a metric in some configurations cannot be judged here, if threads got too few CPUs: in the whole bench,
+    /// or in rounds of these cells.
+    pub fn lacks_cpus(&self, metric: &str, wanted: &str) -> Option<String> {
+        let cpus = self.cpus.as_ref().map_or(String::new(), Cpus::to_string);
+        let is_marked = || self.rows_of(metric, wanted).iter().any(|row| row.marked > 0);
+        let lacks = self.cpus.as_ref().is_some_and(|cpus| !cpus.are_enough()) || is_marked();
+        lacks.then(|| format!("{UNCHECKED}: {cpus}"))
+    }
+
     /// Returns the lines of one quantity: ours beside each peer, or ours alone.
     fn lines(&self, config: &Config, metric: &str) -> Vec<[String; 6]> {
         let same = |row: &&Row| row.config == *config && row.metric == metric;
@@ -112,9 +129,11 @@ impl Report {
         let mut lines = Vec::new();
         for theirs in self.rows.iter().filter(same).filter(|row| row.system != OURS) {
             let is_theirs = |r: &&Ratio| r.to == theirs.system && r.metric == metric && r.config == *config;
-            let ratio = self.ratios.iter().find(is_theirs).map(|ratio| ratio.summary);
-            let (ratio, range) =
-                ratio.map_or_else(Default::default, |ratio| (times(ratio.median), ratio.range()));
+            let ratio = self.ratios.iter().find(is_theirs);
+            let (ratio, range) = ratio.map_or_else(Default::default, |Ratio { summary, marked, .. }| {
+                let mark = if *marked > 0 { ", too few CPUs" } else { "" };
+                (times(summary.median), format!("{}{mark}", summary.range()))
+            });
             let (peer, value) = (theirs.system.to_string(), value(theirs));
             lines.push([metric.to_owned(), our_value.clone(), peer, value, ratio, range]);
         }
@@ -129,8 +148,9 @@ impl Report {
     /// Prints what was measured and where, all tables, and what was skipped, to standard output.
     pub fn print(&self, command: &str) {
         let m = &self.machine;
+        let cpus = self.cpus.as_ref().map_or(String::new(), |cpus| format!("; {cpus}"));
         println!(
-            "{command} {}: {} ({} CPUs), Linux {}, fence {}",
+            "{command} {}: {} ({} CPUs), Linux {}, fence {}{cpus}",
             self.bench, m.cpu, m.cpus, m.kernel, m.fence
         );
         if let Some(posted) = &self.posted {

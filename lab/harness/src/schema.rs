@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::profile::Profile;
 use super::units::digits;
 
 /// A name: a constant of this program, or read from a file.
@@ -31,6 +32,12 @@ impl Config {
     /// Collects parameters.
     pub fn new<const N: usize>(pairs: [(&str, Value); N]) -> Self {
         Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    /// Returns the parameters with one more.
+    pub fn with(mut self, name: &str, value: Value) -> Self {
+        self.0.insert(name.to_owned(), value);
+        self
     }
 
     /// Returns the value of a parameter, as tables show it.
@@ -111,6 +118,20 @@ pub struct Row {
     pub config: Config,
     #[serde(flatten)]
     pub summary: Summary,
+    /// The number of its rounds in which threads got too few CPUs; 0 if it has enough others.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marked: usize,
+}
+
+impl Row {
+    /// Returns whether it was measured on one CPU of several.
+    pub fn is_of_one_cpu(&self) -> bool {
+        self.config.text(Profile::PARAMETER).is_some_and(|profile| profile == Profile::One.name())
+    }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The ratio of one system to another, by round.
@@ -123,6 +144,9 @@ pub struct Ratio {
     pub config: Config,
     #[serde(flatten)]
     pub summary: Summary,
+    /// As in [`Row`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marked: usize,
 }
 
 /// A course over time, or a histogram.
@@ -254,10 +278,10 @@ mod tests {
 
     #[test]
     fn config_keeps_its_order_in_json() {
-        let config = Config::new([("threads", 2.into()), ("op", "add".into()), ("cpus", 1.into())]);
+        let config = Config::new([("threads", 2.into()), ("op", "add".into()), ("profile", "one".into())]);
         let json = serde_json::to_string(&config).expect("a configuration is JSON");
-        assert_eq!(json, r#"{"threads":2,"op":"add","cpus":1}"#);
+        assert_eq!(json, r#"{"threads":2,"op":"add","profile":"one"}"#);
         let read: Config = serde_json::from_str(&json).expect("the JSON is a configuration");
-        assert_eq!(read.to_string(), "threads=2 op=add cpus=1");
+        assert_eq!(read.to_string(), "threads=2 op=add profile=one");
     }
 }

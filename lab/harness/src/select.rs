@@ -5,11 +5,22 @@ use crate::stats::{Ratio, Row};
 use crate::{Better, Config, Report};
 
 impl Report {
-    /// Returns the rows of `metric` in the configurations that `wanted` selects: a list of `name=value`, each of which
-    /// narrows the choice. A value can also be `max`, the greatest of the rows that are left, `#n`, the n-th smallest
-    /// from 0 on, `cpus`, the number of CPUs, another parameter, and `*`, any.
+    /// Returns the rows of `metric` in the configurations that `wanted` selects: a list of `name=value`, each of
+    /// which narrows the choice. A value can also be `max`, the greatest of the rows that are left, `#n`, the n-th
+    /// smallest from 0 on, `cpus`, the number of CPUs, another parameter, and `*`, any. Rows of one CPU are selected
+    /// by their [profile](crate::profile) only, and rows that were measured with too few CPUs never.
     pub fn select(&self, metric: &str, wanted: &str) -> Vec<&Row> {
+        let mut rows = self.rows_of(metric, wanted);
+        rows.retain(|row| row.marked == 0);
+        rows
+    }
+
+    /// [`select`](Self::select), and rows that were measured with too few CPUs.
+    pub(super) fn rows_of(&self, metric: &str, wanted: &str) -> Vec<&Row> {
         let mut rows: Vec<&Row> = self.rows.iter().filter(|row| row.metric == metric).collect();
+        if !wanted.split(", ").any(|pair| pair.starts_with("profile=")) {
+            rows.retain(|row| !row.is_of_one_cpu());
+        }
         for (name, value) in wanted.split(", ").filter_map(|pair| pair.split_once('=')) {
             let mut numbers: Vec<f64> = rows.iter().filter_map(|row| row.config.number(name)).collect();
             numbers.sort_by(f64::total_cmp);
@@ -81,7 +92,7 @@ fn is_reference(system: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Metric, Recorder};
+    use crate::{Metric, Profile, Recorder};
 
     const COST: Metric = Metric::nanoseconds("cost_ns");
 
@@ -118,6 +129,28 @@ mod tests {
         let found: Vec<f64> =
             report.select("cost_ns", "ncs_ns=cs_ns").iter().map(|row| row.summary.median).collect();
         assert_eq!(found, [100.0, 1000.0]);
+    }
+
+    #[test]
+    fn rows_of_one_cpu_or_without_cpus_are_selected_on_purpose_only() {
+        let mut recorder = Recorder::new("lock");
+        for (value, profile) in [(2.0, Profile::All), (1.0, Profile::One)] {
+            for threads in [1, 2] {
+                let config = Config::new([("threads", threads.into())]).on(profile);
+                recorder.record(0, "stillpoint", &COST, &config, value);
+            }
+        }
+        recorder.mark(0, &Config::new([("threads", 2.into())]).on(Profile::All));
+        let report = Report::new(&recorder, Vec::new());
+        let found = |wanted| report.select("cost_ns", wanted).len();
+        let wanted = ["", "profile=one", "profile=*", "threads=2", "profile=one, threads=2"];
+        assert_eq!(wanted.map(found), [1, 2, 3, 0, 1]);
+        assert!(
+            report
+                .lacks_cpus("cost_ns", "threads=2")
+                .is_some_and(|why| why.starts_with("cannot be checked here"))
+        );
+        assert_eq!(report.lacks_cpus("cost_ns", "threads=1"), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A ratio is formed within a round, where both sides met the same machine, and the median is taken over these ratios.
 //! The quotient of two medians would compare different moments.
 
+use super::given::Given;
 pub use super::schema::{Better, Config, Ratio, Row, Summary};
 
 /// A measured quantity.
@@ -70,11 +71,32 @@ pub type Quantity<'a> = (&'static str, &'static Metric, &'a Config);
 pub struct Recorder {
     bench: &'static str,
     series: Vec<Series>,
+    /// The CPUs that threads got.
+    pub given: Given,
+    /// The rounds of cells in which they got too few.
+    marked: Vec<(usize, Config)>,
 }
 
 impl Recorder {
     pub fn new(bench: &'static str) -> Self {
-        Self { bench, series: Vec::new() }
+        Self { bench, series: Vec::new(), given: Given::default(), marked: Vec::new() }
+    }
+
+    /// Marks a round of a cell: its threads got too few CPUs.
+    pub fn mark(&mut self, round: usize, config: &Config) {
+        self.marked.push((round, config.clone()));
+    }
+
+    /// Summarizes the values of a cell: those of rounds that are not marked, if they are half of all at least. Returns
+    /// the number of the others, too, unless they are left out.
+    fn summary(&self, config: &Config, values: &[(usize, f64)]) -> Option<(Summary, usize)> {
+        let is_marked = |round: usize| self.marked.iter().any(|mark| mark.0 == round && mark.1 == *config);
+        let good: Vec<f64> = values.iter().filter(|value| !is_marked(value.0)).map(|value| value.1).collect();
+        let marked = values.len() - good.len();
+        if marked <= good.len() {
+            return Some((Summary::of(good)?, 0));
+        }
+        Some((Summary::of(values.iter().map(|value| value.1).collect())?, marked))
     }
 
     /// Returns the name of the bench.
@@ -145,14 +167,15 @@ impl Recorder {
     /// Returns a row for each quantity.
     pub fn rows(&self) -> Vec<Row> {
         let row = |series: &Series| {
-            let values = series.values.iter().map(|&(_, value)| value).collect();
+            let (summary, marked) = self.summary(&series.config, &series.values)?;
             Some(Row {
                 system: series.system.into(),
                 metric: series.metric.name.into(),
                 unit: series.metric.unit.into(),
                 better: series.metric.better,
                 config: series.config.clone(),
-                summary: Summary::of(values)?,
+                summary,
+                marked,
             })
         };
         self.series.iter().filter_map(row).collect()
@@ -166,14 +189,16 @@ impl Recorder {
             let same = |s: &&Series| s.system != of && s.metric == ours.metric && s.config == ours.config;
             for theirs in self.series.iter().filter(same) {
                 let pairs = ours.pairs(theirs).into_iter();
-                let values = pairs.filter(|pair| pair.2 != 0.0).map(|(_, ours, theirs)| ours / theirs);
-                ratios.extend(Summary::of(values.collect()).map(|summary| Ratio {
+                let ratio = |(round, ours, theirs)| (round, ours / theirs);
+                let values: Vec<_> = pairs.filter(|pair| pair.2 != 0.0).map(ratio).collect();
+                ratios.extend(self.summary(&ours.config, &values).map(|(summary, marked)| Ratio {
                     of: of.into(),
                     to: theirs.system.into(),
                     metric: ours.metric.name.into(),
                     better: ours.metric.better,
                     config: ours.config.clone(),
                     summary,
+                    marked,
                 }));
             }
         }
@@ -211,6 +236,22 @@ mod tests {
         assert_eq!(ratios.len(), 1);
         assert_eq!((&*ratios[0].of, &*ratios[0].to), ("ours", "theirs"));
         assert_eq!(ratios[0].summary, Summary { median: 2.0, min: 0.5, max: 3.0 });
+    }
+
+    #[test]
+    fn marked_rounds_are_left_out_if_there_are_enough_others() {
+        let (one, values) = (threads(1), [1.0, 2.0, 100.0]);
+        let mut recorder = recorder(&[("ours", &one, &values), ("theirs", &one, &[1.0, 1.0, 1.0])]);
+        recorder.mark(2, &one);
+        recorder.mark(0, &threads(2));
+        let found = |recorder: &Recorder| {
+            let (row, ratio) = (recorder.rows().remove(0), recorder.ratios("ours").remove(0));
+            assert_eq!((row.summary, row.marked), (ratio.summary, ratio.marked));
+            (row.summary.max, row.marked)
+        };
+        assert_eq!(found(&recorder), (2.0, 0));
+        recorder.mark(0, &one);
+        assert_eq!(found(&recorder), (100.0, 2));
     }
 
     #[test]

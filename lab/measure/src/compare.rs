@@ -1,8 +1,8 @@
 //! `compare`: what differs between two runs, row by row.
 //!
-//! A row of the second run differs from that of the first if each one's median lies outside the other's extremes. This
-//! shows that the runs differ, not why: much else may have changed on the machine in between. The rows of peers, whose
-//! code is the same in both, show how much did.
+//! A row of the second run differs from that of the first if each one's median lies outside the other's extremes.
+//! This shows that the runs differ, not why: much else may have changed on the machine in between. The rows of peers,
+//! whose code is the same in both, show how much did. Rows that were measured with too few CPUs cannot be compared.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,8 @@ use anyhow::ensure;
 
 use crate::report::document::Document;
 use harness::Better;
-use harness::report::{Grid, OURS, figure, times};
+use harness::given::Cpus;
+use harness::report::{Grid, OURS, UNCHECKED, figure, times};
 use harness::stats::{Row, Summary};
 
 /// Compare two runs: reports, or results of a bench or an experiment with --json.
@@ -37,6 +38,9 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     fn verdict(&self) -> &'static str {
+        if self.a.marked + self.b.marked > 0 {
+            return UNCHECKED;
+        }
         let (a, b) = (self.a.summary, self.b.summary);
         let holds = |run: Summary, median| (run.min..=run.max).contains(&median);
         if holds(a, b.median) || holds(b, a.median) {
@@ -66,6 +70,11 @@ impl Pair<'_> {
 /// Returns an error if a file cannot be read, or if the runs have no row in common.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (a, b) = (Document::read(&args.a)?, Document::read(&args.b)?);
+    for (name, run) in [("A", &a), ("B", &b)] {
+        let cpus =
+            run.cpus().map_or_else(|| "how many CPUs threads got is not known".to_owned(), Cpus::to_string);
+        println!("{name}: {cpus}");
+    }
     let mut all = Vec::new();
     let mut single = 0;
     for before in &a.results {
@@ -104,12 +113,13 @@ fn pairs<'a>(a: &'a [Row], b: &'a [Row]) -> Vec<Pair<'a>> {
 
 /// Returns how many rows have each verdict.
 fn count<'a>(pairs: impl Iterator<Item = &'a Pair<'a>> + Clone) -> String {
-    let [better, worse, same] =
-        [BETTER, WORSE, SAME].map(|verdict| pairs.clone().filter(|pair| pair.verdict() == verdict).count());
-    match better + worse {
+    let [better, worse, same, unchecked] = [BETTER, WORSE, SAME, UNCHECKED]
+        .map(|verdict| pairs.clone().filter(|pair| pair.verdict() == verdict).count());
+    let compared = match better + worse {
         0 => format!("{SAME} in {same} rows"),
         _ => format!("{better} rows {BETTER}, {worse} {WORSE}, {SAME} in {same}"),
-    }
+    };
+    if unchecked > 0 { format!("{compared}; {unchecked} {UNCHECKED}: too few CPUs") } else { compared }
 }
 
 #[cfg(test)]
@@ -119,7 +129,7 @@ mod tests {
     fn row(better: Better, median: f64, min: f64, max: f64) -> Row {
         let summary = Summary { median, min, max };
         let (system, metric, unit) = (OURS.into(), "cost_ns".into(), "ns".into());
-        Row { system, metric, unit, better, config: Default::default(), summary }
+        Row { system, metric, unit, better, config: Default::default(), summary, marked: 0 }
     }
 
     fn verdict(better: Better, a: (f64, f64, f64), b: (f64, f64, f64)) -> &'static str {
@@ -136,6 +146,15 @@ mod tests {
         assert_eq!(verdict(Better::Lower, a, (8.0, 7.0, 9.5)), BETTER);
         assert_eq!(verdict(Better::Higher, a, (12.0, 11.5, 13.0)), BETTER);
         assert_eq!(verdict(Better::Lower, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)), SAME);
+    }
+
+    #[test]
+    fn rows_without_cpus_are_not_compared() {
+        let (a, mut b) = (row(Better::Lower, 1.0, 1.0, 1.0), row(Better::Lower, 2.0, 2.0, 2.0));
+        b.marked = 3;
+        let pair = Pair { a: &a, b: &b };
+        assert_eq!(pair.verdict(), UNCHECKED);
+        assert!(count([pair].iter()).ends_with("1 cannot be checked here: too few CPUs"));
     }
 
     #[test]

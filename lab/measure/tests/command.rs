@@ -69,6 +69,7 @@ fn bench_writes_rows_and_lists_skipped_systems() {
         let text = std::fs::read_to_string(&json).expect("the report is there");
         let report: Value = serde_json::from_str(&text).expect("the report is JSON");
         assert_eq!(report["bench"], bench);
+        assert!(report["cpus"]["median"].as_f64().is_some_and(|given| given > 0.0), "{text}");
         let rows = report["rows"].as_array().expect("rows");
         assert!(rows.iter().any(|row| row["system"] == "stillpoint"), "{text}");
         for part in ["ratios", "skipped"] {
@@ -83,18 +84,44 @@ fn bench_writes_rows_and_lists_skipped_systems() {
             .collect();
         let expected = match bench {
             "read" => "nesting threads",
-            "sync" => "call callers idle_threads readers section_us",
+            "sync" => "call callers idle_threads profile readers section_us",
             "percpu" => "op threads threads_per_cpu",
             "callback" => "most_values ms node our_limit_bytes payload readers retired stall_ms threads",
-            "qsbr" => "asked_per_s readers threads",
-            "srcu" => "guards threads",
+            "qsbr" => "asked_per_s profile readers threads",
+            "srcu" => "guards profile threads",
             "arc" => "by held idle_threads strategy threads",
-            "lock" => "cpus cs_ns ncs_ns threads",
-            "programs" => "busy program threads",
+            "lock" => "cs_ns ncs_ns profile threads",
+            "programs" => "busy profile program threads",
             _ => "backend callers running",
         };
         assert!(keys.iter().copied().eq(expected.split(' ')), "{keys:?}");
     }
+}
+
+/// As in a container with one CPU.
+#[test]
+fn one_cpu_is_too_few_to_publish_or_to_judge() {
+    let one_cpu = |arguments: &[&str]| {
+        let run = || {
+            // The command inherits it.
+            harness::pin::to(harness::pin::allowed().expect("CPUs")[0]).expect("it may use the CPU");
+            Command::new(STILLPOINT).args(arguments).output().expect("the program starts")
+        };
+        let output = std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"));
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let into = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("one-cpu");
+    let directory = into.to_str().expect("the path is text");
+    let (holds, verdicts, errors) =
+        one_cpu(&["claims", "--only", "percpu", "--seconds", "0.3", "--out-dir", directory]);
+    assert!(!holds && errors.contains("0 hold here, 0 do not hold here"), "{errors}");
+    let why = "cannot be checked here: threads got 1.00 (1.00..1.00) of 1 CPUs";
+    assert!(verdicts.contains(why), "{verdicts}");
+    let json = into.join("report.json");
+    let json = json.to_str().expect("the path is text");
+    let (recorded, _, errors) = one_cpu(&["report", "--one-run", "--from", json, "--out-dir", directory]);
+    assert!(!recorded && errors.contains("not to be published** (percpu: threads got 1.00"), "{errors}");
 }
 
 #[test]
@@ -144,7 +171,7 @@ fn report_keeps_older_results_and_page_is_self_contained() {
         .output()
         .expect("the program starts");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && errors.contains("is not one run of one commit"), "{errors}");
+    assert!(!output.status.success() && errors.contains("is not to be published"), "{errors}");
 
     let page = std::fs::read_to_string(into.join("report.html")).expect("the page is there");
     for part in ["This machine", "Enter, load, exit", "</svg>", "prefers-color-scheme"] {

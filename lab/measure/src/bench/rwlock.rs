@@ -3,8 +3,8 @@
 //! `pair_ns` is the time of an iteration of a loop that locks for reading, reads a number, and unlocks, without a
 //! writer, beside a read-side critical section of `rcu`.
 //!
-//! For the other metrics, threads take the lock again and again, and each time draw whether they read or write. They
-//! work for 100 ns under the lock and 100 ns without it.
+//! For the other metrics, on all CPUs and on one, threads take the lock again and again, and each time draw whether
+//! they read or write. They work for 100 ns under the lock and 100 ns without it.
 //!
 //! - `mops`: acquisitions of all threads per microsecond.
 //! - `read_max_ns`, `write_max_ns`: the longest wait. A wait cannot be longer than a measurement, which ends it.
@@ -75,16 +75,18 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         .into_iter()
         .flat_map(|threads| reads.map(|reads_percent| Cell { threads, reads_percent }))
         .collect();
-    Plan::new(budget.share(0.75), 200, &cells, &mut systems(), [&MOPS, &READ_MAX, &WRITE_MAX, &CPU]).run(
-        &mut recorder,
-        |cell, _| {
-            Some(Config::new([
-                ("threads", cell.threads.into()),
-                ("reads_percent", u64::from(cell.reads_percent).into()),
-            ]))
-        },
-        |&cell, system, slice| (system.measure)(cell, slice),
-    )?;
+    Plan::new(budget.share(0.75), 200, &cells, &mut systems(), [&MOPS, &READ_MAX, &WRITE_MAX, &CPU])
+        .in_profiles()?
+        .run(
+            &mut recorder,
+            |cell, _| {
+                Some(Config::new([
+                    ("threads", cell.threads.into()),
+                    ("reads_percent", u64::from(cell.reads_percent).into()),
+                ]))
+            },
+            |&cell, system, slice| (system.measure)(cell, slice),
+        )?;
     Ok(Report::new(&recorder, Vec::new()))
 }
 

@@ -5,10 +5,10 @@
 //! the number behind it, and leaves the section. Peers are what async readers use, and crossbeam-epoch, whose guards
 //! cannot be held over `.await`.
 //!
-//! For the other metrics a thread waits for a grace period while the guards of the cell are open, until it sleeps; then
-//! all are dropped, one after another. `gp_ns` is the time from the last drop to the return of the waiting call,
-//! `gp_cpu_ns` the CPU time of the waiting thread for the call, `drop_ns` the time of a drop. The peer is a writer that
-//! waits for a lock with as many readers.
+//! For the other metrics, on all CPUs and on one, a thread waits for a grace period while the guards of the cell are
+//! open, until it sleeps; then all are dropped, one after another. `gp_ns` is the time from the last drop to the
+//! return of the waiting call, `gp_cpu_ns` the CPU time of the waiting thread for the call, `drop_ns` the time of a
+//! drop. The peer is a writer that waits for a lock with as many readers.
 
 use std::sync::mpsc;
 use std::thread;
@@ -51,7 +51,7 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
     )?;
 
     let mut systems = systems![wait_for: stillpoint::SrcuReaders, tokio::InRwLock];
-    Plan::new(budget, 60, &GUARDS, &mut systems, [&LATENCY, &COMPUTED, &DROP, &WAKES]).run(
+    Plan::new(budget, 60, &GUARDS, &mut systems, [&LATENCY, &COMPUTED, &DROP, &WAKES]).in_profiles()?.run(
         &mut recorder,
         |&guards, _| Some(Config::new([("guards", guards.into())])),
         |&guards, system, slice| (system.measure)(guards, slice),

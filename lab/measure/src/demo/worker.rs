@@ -232,7 +232,7 @@ impl<S: Store> Server<S> {
         let [table, other] = self.tables;
         // A thread inherits the affinity of the one that starts it.
         if let Some((first, second)) = load.cpus {
-            pin::all_threads_to(second)?;
+            pin::all_threads_to(&[second])?;
             pin::to(first)?;
         }
         let rib = table.rib.lock().unwrap_or_else(PoisonError::into_inner);

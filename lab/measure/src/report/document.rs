@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::part::PARTS;
+use harness::given::Cpus;
 use harness::origin::UNKNOWN;
 use harness::stats::Row;
 use harness::{Origin, Report};
@@ -65,15 +66,21 @@ impl Document {
         let seconds: f64 = self.results.iter().filter_map(|result| result.seconds).sum();
         let code = match self.origin() {
             Ok(origin) => format!("one run of commit {}", origin.short()),
-            Err(why) => format!("**not one run of one commit, so not to be published** ({why})"),
+            Err(why) => format!("**not to be published** ({why})"),
         };
+        let given = self.cpus().map_or(String::new(), |cpus| format!("; {cpus}"));
         format!(
-            "{}, {} CPUs, Linux {}, fences by {}; {code}; {seconds:.0} s of measurements.",
+            "{}, {} CPUs, Linux {}, fences by {}{given}; {code}; {seconds:.0} s of measurements.",
             self.fact("cpu"),
             first("cpus"),
             first("kernel"),
             first("fence").trim_end_matches([':', ',', ';']),
         )
+    }
+
+    /// Returns the CPUs that threads got in the result in which they got the least part.
+    pub(crate) fn cpus(&self) -> Option<&Cpus> {
+        self.results.iter().filter_map(|result| result.cpus.as_ref()).reduce(Cpus::worse)
     }
 
     /// Returns the result of a part.
@@ -86,12 +93,14 @@ impl Document {
         PARTS.iter().filter_map(|part| self.result(part.name))
     }
 
-    /// Returns the run and the code of all results, if they have one run on one machine, and a commit without changes.
+    /// Returns the run and the code of all results, if they have one run on one machine whose CPUs threads got, and a
+    /// commit without changes.
     ///
     /// # Errors
     ///
     /// Returns what is wrong otherwise.
     pub(super) fn origin(&self) -> Result<&Origin, String> {
+        self.results.iter().try_for_each(had_cpus)?;
         let first = self.results.first().ok_or("there are no results")?;
         let origin =
             first.origin.as_ref().ok_or_else(|| format!("{}: the commit is not known", first.bench))?;
@@ -129,6 +138,19 @@ impl Document {
             Some(old) => *old = result,
             None => self.results.push(result),
         }
+    }
+}
+
+/// Returns which of a result's threads did not get the CPUs that they could use, if some did not.
+fn had_cpus(result: &Report) -> Result<(), String> {
+    let name = &result.bench;
+    match (&result.cpus, result.rows.iter().find(|row| row.marked > 0)) {
+        (None, _) => Err(format!("{name}: how many CPUs threads got is not known")),
+        (Some(cpus), _) if !cpus.are_enough() => Err(format!("{name}: {cpus}")),
+        (_, Some(row)) => {
+            Err(format!("{name}, {}: in {} rounds threads got too few CPUs", row.config, row.marked))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -63,6 +63,7 @@ fn block(name: &str, summary: &Summary) -> Option<String> {
 mod tests {
     use super::super::document::Document;
     use super::*;
+    use harness::given::Cpus;
     use harness::report::OURS;
     use harness::stats::{Config, Metric, Recorder};
     use harness::{Origin, Report};
@@ -76,7 +77,7 @@ mod tests {
             recorder.record(0, system, &COST, &config, value);
         }
         let mut document = Document::default();
-        document.put(Report::new(&recorder, Vec::new()));
+        document.put(Report { cpus: Some(Cpus::always(2.0, 2)), ..Report::new(&recorder, Vec::new()) });
         document
     }
 
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_two_runs_or_of_changed_code_are_not_one_run() {
+    fn results_of_two_runs_of_changed_code_or_without_cpus_are_not_one_run() {
         let origin =
             |run: &str, commit: &str, dirty| Origin { run: run.into(), commit: commit.into(), dirty };
         let two = |a: Origin, b: Option<Origin>| {
@@ -123,6 +124,12 @@ mod tests {
         for bad in [None, Some(origin("2", "abc", false)), Some(origin("1", "def", false))] {
             let document = two(good.clone(), bad);
             assert!(document.origin().is_err());
+            assert!(document.headline().contains("not to be published"), "{}", document.headline());
+        }
+        for (lost, why) in [(Some(Cpus::always(1.5, 2)), "threads got 1.50"), (None, "is not known")] {
+            let mut document = two(good.clone(), Some(good.clone()));
+            document.results[1].cpus = lost;
+            assert!(document.origin().is_err_and(|error| error.contains(why)));
             assert!(document.headline().contains("not to be published"), "{}", document.headline());
         }
         for bad in [origin("1", "abc", true), origin("1", "unknown", false)] {

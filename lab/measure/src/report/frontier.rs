@@ -210,7 +210,7 @@ mod tests {
     use super::super::page;
     use super::*;
     use crate::bench::lock::ablation::{MAX_WAIT_TO_STD, MOPS_TO_BEST_PEER};
-    use harness::{Recorder, Report};
+    use harness::{Profile, Recorder, Report};
 
     fn point(system: &str, wait: f64, throughput: f64) -> Point {
         Point { system: system.to_owned(), wait, throughput }
@@ -220,21 +220,23 @@ mod tests {
     /// frontier.
     fn report() -> Report {
         let mut recorder = Recorder::new("lock-ablation");
-        let config = |threads: u64, cs: u64, ncs: u64, cpus: u64| {
-            Config::new([
-                ("threads", threads.into()),
-                ("cs_ns", cs.into()),
-                ("ncs_ns", ncs.into()),
-                ("cpus", cpus.into()),
-            ])
+        let config = |threads: u64, cs: u64, ncs: u64, profile: Profile| {
+            Config::new([("threads", threads.into()), ("cs_ns", cs.into()), ("ncs_ns", ncs.into())])
+                .on(profile)
         };
-        let cells = [(8, 100, 100, 2), (64, 100, 100, 2), (2, 0, 0, 2), (8, 100, 200, 2), (8, 100, 100, 1)];
+        let cells = [
+            (8, 100, 100, Profile::All),
+            (64, 100, 100, Profile::All),
+            (2, 0, 0, Profile::All),
+            (8, 100, 200, Profile::All),
+            (8, 100, 100, Profile::One),
+        ];
         let mut record = |system, waits: [f64; 2], throughputs: [f64; 2]| {
             let others = [7.0, 7.0, 7.0];
             let all =
                 waits.into_iter().chain([f64::NAN, 7.0, 7.0]).zip(throughputs.into_iter().chain(others));
-            for ((threads, cs, ncs, cpus), (wait, throughput)) in cells.into_iter().zip(all) {
-                let config = config(threads, cs, ncs, cpus);
+            for ((threads, cs, ncs, profile), (wait, throughput)) in cells.into_iter().zip(all) {
+                let config = config(threads, cs, ncs, profile);
                 recorder.record(0, system, &MAX_WAIT_TO_STD, &config, wait);
                 recorder.record(0, system, &MOPS_TO_BEST_PEER, &config, throughput);
             }
@@ -249,7 +251,7 @@ mod tests {
     #[test]
     fn point_is_the_geometric_mean_of_all_cells() {
         let report = report();
-        let waits = report.select(MAX_WAIT_TO_STD.name, "cpus=2, ncs_ns=cs_ns");
+        let waits = report.select(MAX_WAIT_TO_STD.name, "ncs_ns=cs_ns");
         let throughputs = report.select(MOPS_TO_BEST_PEER.name, "");
         let found = points(&waits, &throughputs);
         // The variant has no wait in one of the cells.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contents::{Expected, HIGHLIGHTS, Highlight, POST_CLAIMS, PostClaim, TARGETS, Target, Versus};
 use super::document::{Document, fill};
-use harness::report::{OURS, figure, times};
+use harness::report::{OURS, UNCHECKED, figure, times};
 use harness::stats::{Ratio, Row, Summary};
 use harness::{Better, Report};
 
@@ -47,6 +47,9 @@ fn line(document: &Document, &Highlight(bench, title, metric, wanted): &Highligh
     };
     let Some(result) = document.result(bench) else { return nothing(format!("`{bench}` was not run")) };
     let Some(ours) = result.find(OURS, metric, wanted) else {
+        if let Some(why) = result.lacks_cpus(metric, wanted) {
+            return nothing(why);
+        }
         let skipped = result.skipped.iter().find(|skipped| skipped.system == OURS);
         return nothing(skipped.map_or_else(|| format!("no such cell in `{bench}`"), |one| one.why.clone()));
     };
@@ -73,24 +76,25 @@ fn is_behind(better: Better, ratio: f64) -> bool {
     if better == Better::Lower { ratio > 1.0 } else { ratio < 1.0 }
 }
 
-/// Returns, for each metric of a bench in which a peer is ahead somewhere: bench and metric, in how many of the
-/// configurations the best peer is ahead, and where by most: the configuration, the peer, the ratio, its extremes.
+/// Returns, for each metric of a bench, on all CPUs or on one, in which a peer is ahead somewhere: bench and metric,
+/// in how many of the configurations the best peer is ahead, and where by most: the configuration, the peer, the
+/// ratio, its extremes.
 pub(super) fn behind(document: &Document) -> Vec<[String; 6]> {
     let mut lines = Vec::new();
     // The systems of an ablation are our own, and the peers those of the bench itself.
     let is_bench = |result: &&Report| result.posted.is_none() && result.bench != "lock-ablation";
     for result in document.in_order().filter(is_bench) {
-        let ours = || result.rows.iter().filter(|row| row.system == OURS);
-        let mut metrics: Vec<&str> = ours().map(|row| &*row.metric).collect();
-        metrics.dedup();
+        let ours = || result.rows.iter().filter(|row| row.system == OURS && row.marked == 0);
+        let mut metrics: Vec<(&str, bool)> = ours().map(|row| (&*row.metric, row.is_of_one_cpu())).collect();
         metrics.sort_unstable();
         metrics.dedup();
-        for metric in metrics {
+        for (metric, on_one_cpu) in metrics {
             let best = |row| {
                 let best: &Row = result.peers(row).first().copied()?;
                 Some((row, result.ratio_to(row, &best.system)?))
             };
-            let cells: Vec<_> = ours().filter(|row| row.metric == metric).filter_map(best).collect();
+            let is_it = |row: &&Row| row.metric == metric && row.is_of_one_cpu() == on_one_cpu;
+            let cells: Vec<_> = ours().filter(is_it).filter_map(best).collect();
             let far = |(row, ratio): &(&Row, &Ratio)| {
                 let median = ratio.summary.median.max(f64::MIN_POSITIVE);
                 if row.better == Better::Lower { median } else { 1.0 / median }
@@ -99,7 +103,9 @@ pub(super) fn behind(document: &Document) -> Vec<[String; 6]> {
             let worst = cells.iter().max_by(|a, b| far(a).total_cmp(&far(b)));
             let Some((row, ratio)) = worst.filter(|_| count > 0) else { continue };
             let [median, range] = texts(Some(ratio.summary));
-            let (part, share) = (format!("{} {metric}", result.bench), format!("{count} of {}", cells.len()));
+            let profile = if on_one_cpu { ", one CPU" } else { "" };
+            let (part, share) =
+                (format!("{} {metric}{profile}", result.bench), format!("{count} of {}", cells.len()));
             lines.push([part, share, row.config.to_string(), ratio.to.to_string(), median, range]);
         }
     }
@@ -113,12 +119,14 @@ pub(super) fn targets(document: &Document) -> Vec<[String; 6]> {
         let compared = compare(document, bench, metric, wanted, system);
         let (ours, name, found) = (compared.ours, compared.to, compared.ratio);
         let better = ours.map_or(Better::Lower, |row| row.better);
-        let verdict = found.map_or("not measured", |found| match within(better, bound, found) {
-            [true, true, true] => "met",
-            [true, ..] => "met, in doubt",
-            [false, false, false] => "missed",
-            [false, ..] => "missed, in doubt",
-        });
+        let verdict = match found.map(|found| within(better, bound, found)) {
+            _ if compared.lacks_cpus.is_some() => UNCHECKED,
+            None => NOT_MEASURED,
+            Some([true, true, true]) => "met",
+            Some([true, ..]) => "met, in doubt",
+            Some([false, false, false]) => "missed",
+            Some([false, ..]) => "missed, in doubt",
+        };
         let title = ours.map_or_else(|| title.to_owned(), |ours| fill(title, ours));
         let target =
             format!("{} {}", if better == Better::Lower { "at most" } else { "at least" }, times(bound));
@@ -133,11 +141,13 @@ pub(super) fn targets(document: &Document) -> Vec<[String; 6]> {
 }
 
 /// Our row, and its ratio to another system.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Compared<'a> {
     pub(super) ours: Option<&'a Row>,
     pub(super) to: Option<&'a str>,
     pub(super) ratio: Option<Summary>,
+    /// Why the ratio cannot be judged.
+    pub(super) lacks_cpus: Option<String>,
 }
 
 /// Compares our row with `system`, or with the best peer of all that were measured (`best`). Without a name, the ratio is
@@ -159,7 +169,7 @@ pub(super) fn compare<'a>(
         "" => Some(ours.summary),
         to => result.ratio_to(ours, to).map(|ratio| ratio.summary),
     });
-    Compared { ours, to, ratio }
+    Compared { ours, to, ratio, lacks_cpus: result.lacks_cpus(metric, wanted) }
 }
 
 /// Returns whether the median, the least and the greatest of a ratio are at most `bound`; of a rate, at least.
@@ -200,7 +210,11 @@ pub(super) fn post_claims(result: &Report) -> Vec<[String; 6]> {
             }
         };
         let values = ours.zip(partner).map(|(ours, theirs)| format!("{} / {}", value(ours), value(theirs)));
-        let verdict = found.map_or_else(|| "not measured".to_owned(), |found| verdict(expected, found));
+        let verdict = match found {
+            _ if result.lacks_cpus(metric, wanted).is_some() => UNCHECKED.to_owned(),
+            Some(found) => verdict(expected, found),
+            None => NOT_MEASURED.to_owned(),
+        };
         let [ratio, range] = texts(found);
         let what = match versus {
             Versus::Itself(system) => result.find(system, metric, wanted),

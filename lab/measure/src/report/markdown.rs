@@ -43,7 +43,8 @@ pub(super) fn figures(document: &Document) -> String {
     );
     for result in document.in_order() {
         let (name, seconds) = (&result.bench, result.seconds.unwrap_or(1.0).max(1.0));
-        let _ = write!(text, "\n## {name}\n\n`stillpoint report --only {name}`, {seconds:.0} s\n");
+        let cpus = result.cpus.as_ref().map_or(String::new(), |cpus| format!("; {cpus}"));
+        let _ = write!(text, "\n## {name}\n\n`stillpoint report --only {name}`, {seconds:.0} s{cpus}\n");
         if let Some(posted) = &result.posted {
             let _ = write!(text, "\n{}. Expected: {}.\n", posted.source, posted.expected);
         }

@@ -37,7 +37,7 @@ use summary::Summary;
 /// Measure this machine and write a page about it, a summary and the raw results.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Eight minutes of measurements instead of twenty-five.
+    /// Ten minutes of measurements instead of twenty-five.
     #[arg(long)]
     quick: bool,
     /// Only these parts, in this order; the others stay as the directory has them.
@@ -52,7 +52,7 @@ pub struct Args {
     /// Fill the tables of these results into the marks of these pages.
     #[arg(long, value_name = "PAGE", requires = "from", num_args = 1..)]
     fill: Vec<PathBuf>,
-    /// Fail if the results are not of one run of one commit on one machine.
+    /// Fail if the results are not of one run of one commit on one machine, or threads did not get its CPUs.
     #[arg(long, requires = "from")]
     one_run: bool,
     /// Where the page, the summary, the figures and the results go; it is made if need be.
@@ -127,7 +127,7 @@ fn redo(from: &Path, args: &Args) -> anyhow::Result<()> {
         }
     };
     if args.one_run && summary.origin.is_none() {
-        bail!("{} is not one run of one commit: {}", from.display(), summary.headline);
+        bail!("{} is not to be published: {}", from.display(), summary.headline);
     }
     args.fill.iter().try_for_each(|page| fill::page(page, &summary))
 }

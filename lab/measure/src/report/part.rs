@@ -39,25 +39,25 @@ const fn experiment(name: &'static str, quick: f64, usual: f64) -> Part {
 pub(super) const PARTS: [Part; 21] = [
     part("read", 25.0, 50.0, read::run),
     Part { denied: Some("membarrier"), ..part("read-no-membarrier", 15.0, 30.0, read::run) },
-    part("sync", 25.0, 60.0, sync::run),
+    part("sync", 40.0, 60.0, sync::run),
     part("fence", 10.0, 30.0, fence::run),
     part("callback", 20.0, 60.0, callback::run),
     part("qsbr", 20.0, 60.0, qsbr::run),
-    part("srcu", 15.0, 30.0, srcu::run),
+    part("srcu", 20.0, 30.0, srcu::run),
     part("arc", 20.0, 50.0, arc::run),
     part("hazard", 14.0, 50.0, hazard::run),
     part("percpu", 25.0, 40.0, percpu::run),
     part("map", 40.0, 180.0, |budget| map::run(Budget { quick: budget.seconds < 100.0, ..budget })),
-    part("lock", 37.0, 240.0, lock::by_threads),
-    part("lock-ablation", 38.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
-    part("rwlock", 25.0, 60.0, rwlock::run),
-    part("programs", 43.0, 400.0, |budget| programs::run(Budget { quick: true, ..budget })),
+    part("lock", 60.0, 240.0, lock::by_threads),
+    part("lock-ablation", 60.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
+    part("rwlock", 40.0, 60.0, rwlock::run),
+    part("programs", 80.0, 400.0, |budget| programs::run(Budget { quick: true, ..budget })),
     experiment("e1", 15.0, 40.0),
     experiment("e2", 12.0, 40.0),
     experiment("e3", 20.0, 200.0),
     experiment("e4", 20.0, 40.0),
     experiment("e5", 8.0, 30.0),
-    experiment("e6", 32.0, 120.0),
+    experiment("e6", 45.0, 120.0),
 ];
 
 /// Parses the name of a part.
@@ -115,8 +115,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quick_report_takes_less_than_eight_minutes() {
+    fn quick_report_takes_less_than_ten_minutes() {
         let seconds: f64 = PARTS.iter().map(|part| part.seconds(true)).sum();
-        assert!(seconds < 480.0, "{seconds} s");
+        assert!(seconds < 610.0, "{seconds} s");
     }
 }

@@ -53,7 +53,7 @@ impl Summary {
             lines::post_claims(result).into_iter().map(|line| claim(&result.bench, line)).collect::<Vec<_>>()
         });
         let lock = document.result("lock").map(|result| {
-            let rows = |metric| result.select(metric, "cpus=max, threads=max");
+            let rows = |metric| result.select(metric, "threads=max");
             frontier::points(&rows("max_wait_ns"), &rows("mops"))
         });
         Self {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::posted::posted;
-use harness::{Better, Budget, Config, Metric, Report, System, pin, systems};
+use harness::{Better, Budget, Config, Metric, Profile, Report, System, pin, systems};
 use measure::bench::lock::load::{self, Cell, Outcome};
 use measure::bench::lock::{MOPS, measure};
 use measure::peers::Lock;
@@ -74,7 +74,8 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut cells = vec![Cell::new(2, 0, 0)];
     cells.extend(per_cpu.iter().map(|per_cpu| Cell::new(per_cpu * cpus, 1000, 1000)));
     let mut recorder = measure("e6", &mut systems(), &cells, budget.share(1.0 - COUNTING))?;
-    for config in cells.iter().map(|cell| cell.config(cpus)) {
+    let profiles = Profile::every()?;
+    for config in profiles.iter().flat_map(|profile| cells.iter().map(|cell| cell.config().on(*profile))) {
         for stage in &STAGES {
             let Some(before) = stage.before else { continue };
             let (with, without) = ((stage.name, &MOPS, &config), (before, &MOPS, &config));

@@ -16,7 +16,7 @@ use crate::peers::Lock;
 use crate::peers::stillpoint::Variant;
 use harness::plan::system;
 use harness::report::OURS;
-use harness::{Better, Budget, Metric, Report, System, pin, systems};
+use harness::{Better, Budget, Metric, Profile, Report, System, systems};
 
 /// The peers. The longest waits are divided by those of the first.
 pub const PEERS: [&str; 3] =
@@ -32,7 +32,6 @@ const QUICK: [&str; 7] =
 
 /// Returns the cells in which the lock is the bottleneck, and others.
 fn cells(quick: bool) -> Vec<Cell> {
-    let one_cpu = Cell::new(64, 1000, 1000).on_one_cpu();
     let rest = [
         Cell::new(2, 0, 0),
         Cell::new(8, 100, 2000),
@@ -41,7 +40,7 @@ fn cells(quick: bool) -> Vec<Cell> {
         Cell::new(32, 300, 650).with_random_pauses(),
     ];
     let rest = rest.into_iter().filter(|_| !quick);
-    bottleneck().into_iter().chain([one_cpu]).chain(rest).collect()
+    bottleneck().into_iter().chain(rest).collect()
 }
 
 /// The default policy, and variants of it.
@@ -91,11 +90,13 @@ fn systems(quick: bool) -> Vec<System<Measure>> {
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
     let (mut systems, cells) = (systems(budget.quick), selected(budget, cells(budget.quick))?);
     let mut recorder = measure("lock-ablation", &mut systems, &cells, budget.quick_instead_of(400.0, 80.0))?;
-    let cpus = pin::allowed()?.len();
-    for (cell, system) in cells.iter().flat_map(|cell| systems.iter().map(move |system| (cell, system))) {
-        let config = &cell.config(cpus);
-        recorder.derive_ratio(&MOPS_TO_BEST_PEER, (system.name, &MOPS, config), &PEERS);
-        recorder.derive_ratio(&MAX_WAIT_TO_STD, (system.name, &MAX, config), &PEERS[..1]);
+    for profile in Profile::every()? {
+        for config in cells.iter().map(|cell| cell.config().on(*profile)) {
+            for System { name, .. } in &systems {
+                recorder.derive_ratio(&MOPS_TO_BEST_PEER, (name, &MOPS, &config), &PEERS);
+                recorder.derive_ratio(&MAX_WAIT_TO_STD, (name, &MAX, &config), &PEERS[..1]);
+            }
+        }
     }
     Ok(Report::new(&recorder, Vec::new()))
 }
@@ -117,9 +118,10 @@ mod tests {
         let report = run(budget).expect("a measurement");
         let rows = |metric: &Metric| report.rows.iter().filter(|row| row.metric == metric.name).count();
         let (systems, cells) = (systems(true).len(), selected(budget, Vec::new()).expect("the set").len());
-        assert_eq!(rows(&MOPS_TO_BEST_PEER), systems * cells);
-        let timed = if pin::allowed().expect("CPUs").len() > 1 { cells } else { cells - 1 };
-        assert_eq!(rows(&MAX_WAIT_TO_STD), systems * timed);
+        let profiles = Profile::every().expect("CPUs").len();
+        assert_eq!(rows(&MOPS_TO_BEST_PEER), systems * cells * profiles);
+        let timed = if profiles > 1 { cells } else { cells - 1 };
+        assert_eq!(rows(&MAX_WAIT_TO_STD), systems * timed * profiles);
         let std = report.rows.iter().filter(|row| row.system == "std" && row.metric == MAX_WAIT_TO_STD.name);
         assert!(std.map(|row| row.summary.median).all(|ratio| ratio == 1.0));
     }

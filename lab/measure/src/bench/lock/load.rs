@@ -10,10 +10,10 @@ use fastrand::Rng;
 use hdrhistogram::Histogram;
 
 use crate::peers::Lock;
+use harness::Config;
 use harness::buckets::histogram;
 use harness::controls::{Controls, join_all, spawn_all};
 use harness::timed_loop::thread_cpu_time;
-use harness::{Config, pin};
 
 /// Threads, and their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,6 @@ pub struct Cell {
     /// Nanoseconds of work under the lock, and without it.
     pub cs: u32,
     ncs: u32,
-    /// All on one CPU.
-    one_cpu: bool,
     /// The work without the lock is drawn from an exponential distribution with the mean `ncs`.
     random: bool,
     /// Acquisitions in a row, before the work without the lock of all of them.
@@ -34,11 +32,7 @@ pub struct Cell {
 
 impl Cell {
     pub const fn new(threads: usize, cs: u32, ncs: u32) -> Self {
-        Self { threads, cs, ncs, one_cpu: false, random: false, burst: 1, locks: 1 }
-    }
-
-    pub(super) const fn on_one_cpu(self) -> Self {
-        Self { one_cpu: true, ..self }
+        Self { threads, cs, ncs, random: false, burst: 1, locks: 1 }
     }
 
     pub(super) const fn with_random_pauses(self) -> Self {
@@ -53,26 +47,23 @@ impl Cell {
         Self { locks, ..self }
     }
 
-    /// Returns the number of CPUs of the threads, on a machine with `cpus`.
-    pub(super) fn cpus(&self, cpus: usize) -> usize {
-        if self.one_cpu { 1 } else { cpus }
-    }
-
     /// Waits of few threads without work are not timed: that would take most of the time.
     fn is_timed(&self) -> bool {
         self.threads > 2 || self.cs > 0
     }
 
     /// Returns the parameters. Those that only some cells have are left out of the others.
-    pub fn config(&self, cpus: usize) -> Config {
-        let (threads, cs, ncs) = (self.threads.into(), self.cs.into(), self.ncs.into());
-        let usual = [("threads", threads), ("cs_ns", cs), ("ncs_ns", ncs), ("cpus", self.cpus(cpus).into())];
-        let [threads, cs, ncs, cpus] = usual.clone();
+    pub fn config(&self) -> Config {
+        let usual = Config::new([
+            ("threads", self.threads.into()),
+            ("cs_ns", self.cs.into()),
+            ("ncs_ns", self.ncs.into()),
+        ]);
         match self {
-            Self { random: true, .. } => Config::new([threads, cs, ncs, cpus, ("pauses", "random".into())]),
-            Self { burst: 2.., .. } => Config::new([threads, cs, ncs, cpus, ("burst", self.burst.into())]),
-            Self { locks: 2.., .. } => Config::new([threads, cs, ncs, cpus, ("locks", self.locks.into())]),
-            _ => Config::new(usual),
+            Self { random: true, .. } => usual.with("pauses", "random".into()),
+            Self { burst: 2.., .. } => usual.with("burst", self.burst.into()),
+            Self { locks: 2.., .. } => usual.with("locks", self.locks.into()),
+            _ => usual,
         }
     }
 
@@ -147,17 +138,13 @@ pub struct Outcome {
 pub fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
     let locks: Vec<_> = (0..cell.locks).map(|_| CachePadded::new(L::new())).collect();
     let (controls, work) = (Controls::default(), Work::calibrated());
-    let cpu = if cell.one_cpu { pin::allowed()?.first().copied() } else { None };
-    let body = || -> anyhow::Result<(u64, Duration, Histogram<u64>)> {
-        if let Some(cpu) = cpu {
-            pin::to(cpu)?;
-        }
+    let body = || {
         controls.begin();
-        Ok(if cell.is_timed() {
+        if cell.is_timed() {
             repeat::<L, true>(&locks, cell, work, &controls)
         } else {
             repeat::<L, false>(&locks, cell, work, &controls)
-        })
+        }
     };
     controls.scope(|scope| {
         let threads = spawn_all(scope, cell.threads, body)?;
@@ -168,8 +155,7 @@ pub fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
         controls.stop();
         let elapsed = begin.elapsed();
         let mut outcome = Outcome { shares: Vec::new(), elapsed, cpu: Duration::ZERO, waits: histogram() };
-        for thread in join_all(threads)? {
-            let (share, cpu, waits) = thread?;
+        for (share, cpu, waits) in join_all(threads)? {
             outcome.shares.push(share as f64);
             outcome.cpu += cpu;
             outcome.waits.add(waits)?;

@@ -62,7 +62,7 @@ const METRICS: [&Metric; 8] = [&MOPS, &JAIN, &MIN_TO_MAX, &P50, &P99, &P999, &MA
 /// Long enough for a thread to starve as long as it would.
 const SLICE_MS: u64 = 400;
 
-const QUICK: [Cell; 9] = [
+const QUICK: [Cell; 8] = [
     Cell::new(1, 0, 0),
     Cell::new(2, 0, 0),
     Cell::new(8, 0, 0),
@@ -71,14 +71,11 @@ const QUICK: [Cell; 9] = [
     Cell::new(64, 100, 100),
     Cell::new(64, 1000, 1000),
     Cell::new(64, 1000, 20_000),
-    Cell::new(64, 1000, 1000).on_one_cpu(),
 ];
 
-/// Returns the cells of the full run: on all CPUs and on one.
+/// Returns the cells of the full run.
 fn grid() -> Vec<Cell> {
-    let cells = product(&[1, 2, 4, 8, 16, 32, 64], &[0, 100, 1000, 10_000], &[1, 5, 20]);
-    let one_cpu = cells.iter().filter(|cell| cell.threads > 1).map(|cell| cell.on_one_cpu());
-    cells.iter().copied().chain(one_cpu).collect()
+    product(&[1, 2, 4, 8, 16, 32, 64], &[0, 100, 1000, 10_000], &[1, 5, 20])
 }
 
 /// Returns the cells of a set, on a machine with so many CPUs.
@@ -135,14 +132,12 @@ fn selected(budget: Budget, usual: Vec<Cell>) -> anyhow::Result<Vec<Cell>> {
     Ok(set(pin::allowed()?.len()))
 }
 
-/// Measures 1 to 32 threads a CPU with a microsecond of work under the lock and one without; and the most of them on
-/// one CPU.
+/// Measures 1 to 32 threads a CPU with a microsecond of work under the lock and one without.
 pub fn by_threads(budget: Budget) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let threads = [1, cpus, 2 * cpus, 4 * cpus, 8 * cpus, 32 * cpus];
     let mut cells: Vec<Cell> = threads.iter().map(|&threads| Cell::new(threads, 1000, 1000)).collect();
     cells.dedup();
-    cells.push(Cell::new(32 * cpus, 1000, 1000).on_one_cpu());
     report(&measure("lock", &mut systems(), &cells, budget)?)
 }
 
@@ -154,28 +149,26 @@ pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
 }
 
 fn report(recorder: &Recorder) -> anyhow::Result<Report> {
-    let cpus = pin::allowed()?.len();
-    let why = format!("with more threads than the {cpus} CPUs: it only spins");
-    let skipped = SPINNING.map(|system| Skipped { system: system.into(), why: why.clone() });
+    let why = "with more threads than CPUs: it only spins";
+    let skipped = SPINNING.map(|system| Skipped { system: system.into(), why: why.to_owned() });
     let adaptive = Skipped { system: "pthread-adaptive".into(), why: "only glibc has it".to_owned() };
     let adaptive = (!cfg!(target_env = "gnu")).then_some(adaptive);
     Ok(Report::new(recorder, skipped.into_iter().chain(adaptive).collect()))
 }
 
-/// Measures each system in each cell.
+/// Measures each system in each cell, on all CPUs and on one.
 pub fn measure(
     bench: &'static str,
     systems: &mut [System<Measure>],
     cells: &[Cell],
     budget: Budget,
 ) -> anyhow::Result<Recorder> {
-    let cpus = pin::allowed()?.len();
     let mut recorder = Recorder::new(bench);
-    Plan::new(budget, SLICE_MS, cells, systems, METRICS).run(
+    Plan::new(budget, SLICE_MS, cells, systems, METRICS).in_profiles()?.run(
         &mut recorder,
         |cell, system| {
-            let can_run = !SPINNING.contains(&system.name) || cell.threads <= cell.cpus(cpus);
-            can_run.then(|| cell.config(cpus))
+            let cpus = pin::allowed().map_or(1, |cpus| cpus.len());
+            (!SPINNING.contains(&system.name) || cell.threads <= cpus).then(|| cell.config())
         },
         |cell, system, slice| Ok(values(&(system.measure)(*cell, slice)?)),
     )?;

@@ -1,8 +1,9 @@
 //! `bench programs`: what people write with locks, on the locks of several libraries.
 //!
-//! Each program runs alone, and beside a busy thread for each CPU. `mops` is the number of its operations per
-//! microsecond, `cpu_ns_per_op` the CPU time of one, and `switches_per_op` how often a thread sleeps. Of each eighth
-//! step of a thread the time is taken; `step_p999` and `longest_step` are of these. `--cells NAME` selects a program.
+//! Each program runs alone, and beside a busy thread for each CPU; on all CPUs, and on one. `mops` is the number of
+//! its operations per microsecond, `cpu_ns_per_op` the CPU time of one, and `switches_per_op` how often a thread
+//! sleeps. Of each eighth step of a thread the time is taken; `step_p999` and `longest_step` are of these. `--cells
+//! NAME` selects a program.
 
 mod bank;
 mod locks;
@@ -132,7 +133,7 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         LIBRARIES.iter().enumerate().map(|(number, name)| System { name, measure: number }).collect();
     let (mut recorder, cells) = (Recorder::new("programs"), cells(budget)?);
     let metrics = [&MOPS, &CPU, &P999, &LONGEST, &SWITCHES];
-    Plan::new(budget, 100, &cells, &mut systems, metrics).run(
+    Plan::new(budget, 100, &cells, &mut systems, metrics).in_profiles()?.run(
         &mut recorder,
         |cell, _| {
             let parameters = [

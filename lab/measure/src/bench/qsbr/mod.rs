@@ -3,10 +3,10 @@
 //! `read_ns` and `quiescent_ns` are the time of an iteration of a loop that does nothing else, while there is no
 //! updater: loading a pointer and adding the number behind it; reporting. The bare load has nothing to report.
 //!
-//! For `updates_per_s` a thread waits for one grace period after another, at the rate of the cell, beside readers that
-//! never sleep: they read in short sections and report (or leave the section) after each. Some cells have more readers
-//! than CPUs: there, a grace period waits for threads that are not running. `run-queue` is no library: it shows how
-//! often all readers get to run.
+//! For `updates_per_s`, on all CPUs and on one, a thread waits for one grace period after another, at the rate of the
+//! cell, beside readers that never sleep: they read in short sections and report (or leave the section) after each.
+//! Some cells have more readers than CPUs: there, a grace period waits for threads that are not running. `run-queue`
+//! is no library: it shows how often all readers get to run.
 
 mod reference;
 
@@ -108,7 +108,7 @@ fn updaters(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     let config = |load: &Load| {
         Config::new([("readers", load.readers.len().into()), ("asked_per_s", load.asked.into())])
     };
-    Plan::new(budget, 300, &LOADS, &mut systems, [&UPDATES]).run(
+    Plan::new(budget, 300, &LOADS, &mut systems, [&UPDATES]).in_profiles()?.run(
         recorder,
         |load, _| Some(config(load)),
         |&load, system, slice| Ok([(system.measure)(load, slice)?[0]]),

@@ -13,7 +13,7 @@ use super::{P50, SLICE_MS};
 use crate::peers::GracePeriods as _;
 use crate::peers::stillpoint::RcuReaders;
 use harness::report::OURS;
-use harness::{Budget, Config, Metric, Plan, Recorder, System};
+use harness::{Budget, Config, Metric, Plan, Profile, Recorder, System};
 
 /// The calls, as the report names them.
 const ALONE: &str = "synchronize";
@@ -44,7 +44,7 @@ fn config(cell: &Cell, call: &str) -> Config {
 /// Records the latencies and the ratios.
 pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     let mut systems = [ALONE, REPLACE, CALL].map(|measure| System { name: OURS, measure });
-    Plan::new(budget, SLICE_MS, &CELLS, &mut systems, METRICS).run(
+    Plan::new(budget, SLICE_MS, &CELLS, &mut systems, METRICS).in_profiles()?.run(
         recorder,
         |cell, call| Some(config(cell, call.measure)),
         |cell, call, slice| {
@@ -62,10 +62,13 @@ pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result
             Ok([quantile(0.5), quantile(0.9), outcome.latencies.mean()])
         },
     )?;
-    for (cell, call) in CELLS.iter().flat_map(|cell| [(cell, REPLACE), (cell, CALL)]) {
-        let (of, alone) = (config(cell, call), config(cell, ALONE));
-        for (ratio, metric) in RATIOS.iter().zip(METRICS) {
-            recorder.derive(ratio, (OURS, metric, &of), (OURS, metric, &alone), |call, alone| call / alone);
+    for profile in Profile::every()? {
+        for (cell, call) in CELLS.iter().flat_map(|cell| [(cell, REPLACE), (cell, CALL)]) {
+            let [of, alone] = [call, ALONE].map(|call| config(cell, call).on(*profile));
+            for (ratio, metric) in RATIOS.iter().zip(METRICS) {
+                recorder
+                    .derive(ratio, (OURS, metric, &of), (OURS, metric, &alone), |call, alone| call / alone);
+            }
         }
     }
     Ok(())

@@ -15,14 +15,15 @@
 //!
 //! Then calls are compared with those of callers that defer something before they wait: see [`deferred`].
 //!
-//! The JSON has the latencies of all rounds in power-of-two buckets, too.
+//! All is measured on all CPUs and on one. The JSON has the latencies of all rounds in power-of-two buckets, too,
+//! also of those that were repeated.
 
 mod deferred;
 pub mod load;
 
 use crate::peers::{self, ReadSide as _, stillpoint};
 use harness::buckets::{Collected, counts};
-use harness::{Better, Budget, Metric, Plan, Recorder, Report, systems};
+use harness::{Better, Budget, Metric, Plan, Profile, Recorder, Report, systems};
 use load::{Cell, Outcome, run as run_load};
 
 /// Latencies of a call.
@@ -64,12 +65,13 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
     ];
     let (mut recorder, mut collected) = (Recorder::new("sync"), Collected::default());
     let mut measure = |cells: &[Cell], part, recorder: &mut Recorder| {
-        Plan::new(budget.share(part), SLICE_MS, cells, &mut systems, METRICS).run(
+        Plan::new(budget.share(part), SLICE_MS, cells, &mut systems, METRICS).in_profiles()?.run(
             recorder,
             |cell, _| Some(cell.config()),
             |cell, system, slice| {
                 let outcome = (system.measure)(*cell, slice)?;
-                collected.add(system.name, "calls", &cell.config(), &counts(&outcome.latencies));
+                let config = cell.config().on(Profile::now()?);
+                collected.add(system.name, "calls", &config, &counts(&outcome.latencies));
                 Ok(values(&outcome, cell.callers))
             },
         )

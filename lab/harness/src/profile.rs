@@ -1,0 +1,109 @@
+//! The CPUs on which cells are measured: as many as there are, or one, as in a container with one CPU.
+
+use super::pin;
+use super::schema::Config;
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    All,
+    One,
+}
+
+impl Profile {
+    /// The parameter that names it.
+    pub const PARAMETER: &str = "profile";
+
+    /// Returns the profiles of this machine, of which one CPU has one.
+    pub fn every() -> anyhow::Result<&'static [Self]> {
+        Ok(if pin::allowed()?.len() > 1 { &[Self::All, Self::One] } else { &[Self::One] })
+    }
+
+    /// Returns the profile in which a cell is measured now.
+    pub fn now() -> anyhow::Result<Self> {
+        Ok(Self::every()?[0])
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::One => "one",
+        }
+    }
+
+    /// Binds all threads of the process to the CPUs of the profile, until the result is dropped.
+    pub(super) fn bind(self) -> anyhow::Result<Option<Bound>> {
+        let allowed = pin::allowed()?;
+        match self {
+            Self::One if allowed.len() > 1 => {
+                pin::all_threads_to(&allowed[..1])?;
+                Ok(Some(Bound { allowed }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Threads that are bound to one CPU.
+#[derive(Debug)]
+pub(super) struct Bound {
+    allowed: Vec<usize>,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // What was allowed before is allowed still, unless the CPU has gone: then the system has chosen others.
+        let _ = pin::all_threads_to(&self.allowed);
+    }
+}
+
+impl Config {
+    /// Returns the parameters of the cell in a profile.
+    pub fn on(self, profile: Profile) -> Self {
+        self.with(Profile::PARAMETER, profile.name().into())
+    }
+
+    /// Returns how many threads of a cell can run at the same time, by the names of its parameters: two, if none
+    /// says.
+    pub(super) fn runnable(&self) -> usize {
+        let of = |name| self.number(name).map(|number| number as usize);
+        let beside: Vec<usize> = ["readers", "busy", "running"].into_iter().filter_map(of).collect();
+        match of("threads").or(of("callers")) {
+            Some(threads) => threads + beside.iter().sum::<usize>(),
+            None if beside.is_empty() => 2,
+            None => 1 + beside.iter().sum::<usize>(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_can_run_are_known_by_the_parameters() {
+        let config = |pairs: &[(&str, u64)]| {
+            pairs.iter().fold(Config::default(), |config, &(name, value)| config.with(name, value.into()))
+        };
+        for (pairs, runnable) in [
+            (&[("threads", 1), ("nesting", 1)][..], 1),
+            (&[("readers", 0), ("callers", 1), ("idle_threads", 1000)], 1),
+            (&[("readers", 4), ("callers", 8)], 12),
+            // An updater, and threads beside it.
+            (&[("readers", 1)], 2),
+            (&[("threads", 8), ("busy", 2)], 10),
+            (&[("guards", 10)], 2),
+        ] {
+            assert_eq!(config(pairs).runnable(), runnable, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn profile_of_one_cpu_binds_threads_and_releases_them() {
+        let before = pin::allowed().expect("CPUs");
+        let bound = Profile::One.bind().expect("it may use the CPU");
+        let within = std::thread::spawn(pin::allowed).join().expect("no panic").expect("CPUs");
+        drop(bound);
+        assert_eq!((within, pin::allowed().expect("CPUs")), (before[..1].to_vec(), before));
+    }
+}
