@@ -282,7 +282,8 @@ mod tests {
         let [kept, released, paid] = [0, 1, 2].map(|index| &records.of(other).slots()[index]);
         let value = without_provenance_mut(16);
         let owns = &records.of(own).slots()[0];
-        [kept, owns].map(|slot| slot.fill(value));
+        kept.fill(value);
+        owns.fill(value);
         released.fill(RELEASING);
         paid.pay(value);
         let shared = hold(records, &last, 1)[0];
