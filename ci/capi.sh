@@ -114,8 +114,26 @@ gcc "${c[@]}" capi/tests/unload.c -o "$bin/unload" -ldl -pthread
 runs "tests/unload, shared library" "$bin/unload" "$bin/hog.so" "$bin/plugin.so"
 runs "tests/unload, static library" "$bin/unload" "$bin/hog.so" "$bin/plugin-static.so"
 
+# A program that has a variable of each name in the headers, and uses it in classes with their bases.
+{
+    printf '#include <stillpoint/%s>\n' rcu.hpp hazard_pointer.hpp
+    names=$(grep -hvE '^ *(//|#)' capi/include/stillpoint/*.hpp | grep -oE '\b[a-z][a-z_0-9]*\b' | sort -u | grep -v '^sp_' |
+        grep -vxE 'retire|std|rcu_obj_base|hazard_pointer_obj_base' | while read -r name; do
+        ! g++ -std=c++20 -fsyntax-only -x c++ - <<<"int $name;" 2>/dev/null || echo "$name"
+    done)
+    echo 'namespace program {'
+    printf 'static int %s = 1;\n' $names function_ reserved_
+    for base in rcu hazard_pointer; do
+        echo "struct Node_$base : stillpoint::${base}_obj_base<Node_$base> { int sum() { return 0"
+        printf '+ %s\n' $names function_ reserved_
+        echo '; } };'
+    done
+    echo '}'
+} >"$bin/names.cpp"
+
 for compiler in g++ clang++; do
     echo "-- $compiler"
+    "$compiler" -std=c++17 -fsyntax-only "-I$release/include" "$bin/names.cpp"
     for standard in c++17 c++20 c++2b; do
         for test in rcu hazard_pointer; do
             "$compiler" "${cxx[@]}" "-std=$standard" "capi/tests/$test.cpp" -o "$bin/program" $(shared "$release")

@@ -81,8 +81,14 @@ class hazard_pointer_obj_base;
 
 namespace hazard_detail {
 
-/// The first base of all objects that are retired. Its address is what hazard pointers protect.
-struct node : sp_rcu_head {};
+/// The first base of all objects that are retired. Its address is what hazard pointers protect. Names in bases hide those of
+/// the program, so they all begin with `sp_`.
+struct sp_hazard_node_ {
+    sp_rcu_head sp_head_;
+
+    /// Returns the node of a head, which is the first member.
+    static sp_hazard_node_ *sp_of_(sp_rcu_head *head) noexcept { return reinterpret_cast<sp_hazard_node_ *>(head); }
+};
 
 /// Finds the only base that is a specialization of `hazard_pointer_obj_base`. Ambiguous if there are several.
 template <class T, class D>
@@ -132,7 +138,7 @@ constexpr std::size_t known_size() noexcept
 /// The base of classes whose objects hazard pointers protect ([saferecl.hp.base]):
 /// `class Node : public hazard_pointer_obj_base<Node>`.
 template <class T, class D>
-class hazard_pointer_obj_base : private hazard_detail::node {
+class hazard_pointer_obj_base : private hazard_detail::sp_hazard_node_ {
 public:
     /// Reclaims this object by `d(p)`, where `p` is its address, when no hazard pointer protects it.
     void retire(D d = D()) noexcept
@@ -140,9 +146,9 @@ public:
         static_assert(hazard_detail::is_hazard_protectable<T>::value,
                       "T must have exactly one base hazard_pointer_obj_base<T, D>, public and not virtual");
         static_assert(std::is_base_of_v<hazard_pointer_obj_base, T>, "T must be derived from this class");
-        deleter_ = std::move(d);
+        sp_deleter_ = std::move(d);
         constexpr unsigned flags = hazard_detail::only_frees<T, D>() ? unsigned{SP_RUN_ON_RETIRING_THREAD} : 0u;
-        if (sp_call_head(sp_hazard_domain(), this, reclaim, hazard_detail::known_size<T, D>(), flags) != 0)
+        if (sp_call_head(sp_hazard_domain(), &this->sp_head_, sp_reclaim_, hazard_detail::known_size<T, D>(), flags) != 0)
             std::terminate();
     }
 
@@ -157,21 +163,21 @@ protected:
 private:
     friend class hazard_pointer;
 
-    static const void *address(const hazard_pointer_obj_base *object) noexcept
+    static const void *sp_address_(const hazard_pointer_obj_base *object) noexcept
     {
-        return static_cast<const hazard_detail::node *>(object);
+        return static_cast<const hazard_detail::sp_hazard_node_ *>(object);
     }
 
-    static void reclaim(sp_rcu_head *head) noexcept
+    static void sp_reclaim_(sp_rcu_head *head) noexcept
     {
-        auto *self = static_cast<hazard_pointer_obj_base *>(static_cast<hazard_detail::node *>(head));
+        auto *self = static_cast<hazard_pointer_obj_base *>(sp_of_(head));
         // Not from inside the object, which the deleter destroys.
         D deleter{};
-        deleter = std::move(self->deleter_);
+        deleter = std::move(self->sp_deleter_);
         deleter(static_cast<T *>(self));
     }
 
-    D deleter_{};
+    D sp_deleter_{};
 };
 
 /// Owns a hazard pointer, or is empty ([saferecl.hp.holder]).
@@ -226,7 +232,7 @@ public:
     {
         static_assert(hazard_detail::is_hazard_protectable<T>::value, "T must be hazard-protectable");
         using base = typename hazard_detail::is_hazard_protectable<std::remove_cv_t<T>>::base;
-        sp_hazard_set(&owned_, base::address(const_cast<const std::remove_cv_t<T> *>(ptr)));
+        sp_hazard_set(&owned_, base::sp_address_(const_cast<const std::remove_cv_t<T> *>(ptr)));
     }
 
     /// Protects nothing.

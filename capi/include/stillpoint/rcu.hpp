@@ -87,13 +87,18 @@ rcu_domain &rcu_default_domain() noexcept;
 
 namespace detail {
 
-/// The first base of all objects that are scheduled.
-struct rcu_node : sp_rcu_head {};
+/// The first base of all objects that are scheduled. Names in bases hide those of the program, so they all begin with `sp_`.
+struct sp_rcu_node_ {
+    sp_rcu_head sp_head_;
 
-/// Schedules `function`, which gets `node`.
-inline int schedule(rcu_node *node, void (*function)(sp_rcu_head *), std::size_t bytes) noexcept
+    /// Returns the node of a head, which is the first member.
+    static sp_rcu_node_ *sp_of_(sp_rcu_head *head) noexcept { return reinterpret_cast<sp_rcu_node_ *>(head); }
+};
+
+/// Schedules `function`, which gets the head of `node`.
+inline int schedule(sp_rcu_node_ *node, void (*function)(sp_rcu_head *), std::size_t bytes) noexcept
 {
-    return sp_call_head(sp_rcu_domain(), node, function, bytes, 0);
+    return sp_call_head(sp_rcu_domain(), &node->sp_head_, function, bytes, 0);
 }
 
 /// What deleting a T frees, or 0 if it may own more.
@@ -182,7 +187,7 @@ inline void rcu_barrier(rcu_domain &dom = rcu_default_domain()) noexcept
 
 /// The base of classes whose objects retire themselves ([saferecl.rcu.base]): `class Node : public rcu_obj_base<Node>`.
 template <class T, class D>
-class rcu_obj_base : private detail::rcu_node {
+class rcu_obj_base : private detail::sp_rcu_node_ {
 public:
     /// Schedules `d(p)`, where `p` is the address of this object, once.
     void retire(D d = D(), rcu_domain &dom = rcu_default_domain()) noexcept
@@ -191,8 +196,8 @@ public:
                       "T must have exactly one base rcu_obj_base<T, D>, public and not virtual");
         static_assert(std::is_base_of_v<rcu_obj_base, T>, "T must be derived from this class");
         static_cast<void>(dom);
-        deleter_ = std::move(d);
-        detail::terminate_on_error(detail::schedule(this, evaluate, detail::known_size<T, D>()));
+        sp_deleter_ = std::move(d);
+        detail::terminate_on_error(detail::schedule(this, sp_evaluate_, detail::known_size<T, D>()));
     }
 
 protected:
@@ -204,16 +209,16 @@ protected:
     ~rcu_obj_base() = default;
 
 private:
-    static void evaluate(sp_rcu_head *head) noexcept
+    static void sp_evaluate_(sp_rcu_head *head) noexcept
     {
-        auto *self = static_cast<rcu_obj_base *>(static_cast<detail::rcu_node *>(head));
+        auto *self = static_cast<rcu_obj_base *>(sp_of_(head));
         // Not from inside the object, which the deleter destroys.
         D deleter{};
-        deleter = std::move(self->deleter_);
+        deleter = std::move(self->sp_deleter_);
         deleter(static_cast<T *>(self));
     }
 
-    D deleter_{};
+    D sp_deleter_{};
 };
 
 /// Schedules `d(p)`. Throws `std::bad_alloc`, and what moving `d` throws: then nothing is scheduled.
@@ -224,12 +229,12 @@ void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain())
     static_assert(std::is_invocable_v<D &, T *>, "d(p) must be well-formed");
     static_cast<void>(dom);
 
-    struct scheduled : detail::rcu_node {
+    struct scheduled : detail::sp_rcu_node_ {
         scheduled(T *pointer, D &&d) : p(pointer), deleter(std::move(d)) {}
 
         static void evaluate(sp_rcu_head *head) noexcept
         {
-            std::unique_ptr<scheduled> self(static_cast<scheduled *>(static_cast<detail::rcu_node *>(head)));
+            std::unique_ptr<scheduled> self(static_cast<scheduled *>(scheduled::sp_of_(head)));
             self->deleter(self->p);
         }
 
