@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The C and C++ interfaces: the libraries export the symbols of the header and nothing else; examples and tests pass
 # with GCC and Clang, with the shared and the static library, and under AddressSanitizer; a library in debug mode aborts
-# on misuse; C code and Rust code in one program are readers of one domain; the reference pages match the headers;
+# on misuse; C code and Rust code in one program are readers of one domain;
 # and a section in C takes at most 1.1 times the instructions of one in Rust. A minute after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +22,7 @@ release=$out/release debug=$out/debug bin=$out/bin
 rm -rf "$out"
 mkdir -p "$bin"
 
-capi/reference.sh
+capi/reference.sh "$out/reference"
 capi/install.sh "$release" >"$scratch/hint"
 PROFILE=dev capi/install.sh "$debug" >/dev/null
 
@@ -184,7 +184,7 @@ done
 
 echo "-- the first program of the page, as a user builds it"
 awk '/^```c$/ { text = ""; inside = 1; next } /^```$/ { if (text ~ /int main/) printf "%s", text; inside = 0 }
-    inside { text = text $0 "\n" }' capi/c-api.md >"$bin/first.c"
+    inside { text = text $0 "\n" }' "$out/reference/c-api.md" >"$bin/first.c"
 export PKG_CONFIG_PATH=$release/lib/pkgconfig
 first() {
     [[ $("$bin/first") == "1, then 2" ]] || fail "the first program, $1, prints something else"

@@ -5,10 +5,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
+source ci/pin.sh
 seconds=${1:-60}
 fuzz() { RUSTUP_TOOLCHAIN=$rust_nightly target/tools/bin/cargo-fuzz fuzz "$@"; }
 
 [[ -x target/tools/bin/cargo-fuzz ]] || { echo "CANNOT CHECK: there is no cargo-fuzz" >&2; exit 77; }
+pin fuzz
 mapfile -t targets < <(fuzz list)
 (($# < 2)) || targets=("${@:2}")
 # With AddressSanitizer. Threads of the library outlive a program, and what they hold is no leak.

@@ -9,7 +9,7 @@
 [`stillpoint/rcu.hpp`](c-rcu-hpp.md). It needs 64-bit Linux, and GCC or Clang. The Rust documentation explains the terms
 and the costs; this page says what is particular to C.
 
-This page is made from the comments in the header by `capi/reference.sh`.
+`capi/reference.sh` makes a page of the comments in the header.
 
 ## A first program
 

@@ -9,7 +9,7 @@
 //!
 //! Readers of the C code and of the Rust code are then readers of the same domain, `stillpoint::rcu::Global`.
 //!
-//! C and C++ programs link `libstillpoint`, which `capi/install.sh` builds. `capi/c-api.md` is the reference.
+//! C and C++ programs link `libstillpoint`, which `capi/install.sh` builds. `include/stillpoint.h` has the reference.
 //!
 //! # The boundary
 //!

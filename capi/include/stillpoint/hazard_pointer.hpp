@@ -10,7 +10,7 @@ namespace `stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`; C pro
 `STILLPOINT_STD_HAZARD_POINTER` defined before it is included, the names are in the namespace `std` as well, unless the
 implementation has the header.
 
-This page is made from the comments in the header by `capi/reference.sh`.
+`capi/reference.sh` makes a page of the comments in the header.
 
 ## What the standard leaves open
 
