@@ -12,8 +12,12 @@ use std::{rc, sync};
 ///
 /// The functions do what they say, and do not panic. Incrementing and decrementing cancel each other. Two pointers with
 /// the same address refer to the same value. Types whose pointers have the same address share the count, or have different
-/// [tags](Self::TAG). No address is one of the two greatest. A clone has the address of the original, and a move does not
-/// change it. Cloning uses no cell.
+/// [tags](Self::TAG). Null has no count. No address is one of the two greatest. A clone has the address of the original,
+/// and a move does not change it. Cloning uses no cell.
+///
+/// # Panics
+///
+/// Addresses are even, and pointers in an `Option` are not null: a cell panics when it gets another.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,8 +52,7 @@ pub unsafe trait RefCnt: Clone {
     type Base;
 
     /// Tells these pointers from those of other types that may have the same address and do not share the count: that of
-    /// `Weak` is 1, that of `Arc` is 0. It is less than the alignment of all such values. A cell panics when it gets a
-    /// pointer that has these bits.
+    /// `Weak` is 1, that of `Arc` is 0. No other compiles.
     const TAG: usize = 0;
 
     /// Turns the pointer into a raw one. The count stays.
@@ -86,14 +89,19 @@ pub unsafe trait RefCnt: Clone {
 ///
 /// # Panics
 ///
-/// If its address has bits of the tag.
+/// If its address is odd: with a tag, it might be that of a pointer of another type.
 #[inline(always)]
 pub(super) fn into_ptr<T: RefCnt>(pointer: T) -> *mut T::Base {
-    if T::TAG != 0 {
-        let bits = usize::MAX >> T::TAG.leading_zeros();
-        assert!(T::as_ptr(&pointer).addr() & bits == 0, "Pointer not aligned enough for `RefCnt::TAG`");
-    }
+    const { assert!(T::TAG <= 1, "`RefCnt::TAG` is 0 or 1") };
+    assert!(T::as_ptr(&pointer).addr() % 2 == 0, "Pointer not aligned enough for `RefCnt`: its address is odd");
     T::into_ptr(pointer)
+}
+
+/// Its address is that of weak pointers without a value: null is for `None`.
+static WITHOUT_VALUE: usize = 0;
+
+fn without_value<T>() -> *mut T {
+    ptr::from_ref(&WITHOUT_VALUE).cast_mut().cast()
 }
 
 /// Implements [`RefCnt`] for a counted pointer, the same pinned, and its weak pointer.
@@ -144,27 +152,24 @@ macro_rules! counted {
             }
         }
 
-        // SAFETY: as above. `TAG` keeps it apart from the strong pointers to the same value. One without a value is null.
+        // SAFETY: as above. `TAG` keeps it apart from the strong pointers to the same value. No other pointer has the
+        // address of one without a value.
         unsafe impl<T> RefCnt for $module::Weak<T> {
             type Base = T;
 
-            const TAG: usize = {
-                // The counts lie before the value.
-                assert!(align_of::<usize>() > 1);
-                1
-            };
+            const TAG: usize = 1;
 
             fn into_ptr(me: Self) -> *mut T {
-                if me.ptr_eq(&Self::new()) { ptr::null_mut() } else { Self::into_raw(me).cast_mut() }
+                if me.ptr_eq(&Self::new()) { without_value() } else { Self::into_raw(me).cast_mut() }
             }
 
             fn as_ptr(me: &Self) -> *mut T {
-                if me.ptr_eq(&Self::new()) { ptr::null_mut() } else { Self::as_ptr(me).cast_mut() }
+                if me.ptr_eq(&Self::new()) { without_value() } else { Self::as_ptr(me).cast_mut() }
             }
 
             unsafe fn from_ptr(ptr: *const T) -> Self {
                 // SAFETY: the caller's contract.
-                if ptr.is_null() { Self::new() } else { unsafe { Self::from_raw(ptr) } }
+                if ptr == without_value() { Self::new() } else { unsafe { Self::from_raw(ptr) } }
             }
         }
     };
@@ -173,7 +178,7 @@ macro_rules! counted {
 counted!(sync::Arc);
 counted!(rc::Rc);
 
-// SAFETY: those of `T`. None is null, which no `T` is.
+// SAFETY: those of `T`. `None` is null, and no other is: see `into_ptr`.
 unsafe impl<T: RefCnt> RefCnt for Option<T> {
     type Base = T::Base;
 
@@ -181,7 +186,10 @@ unsafe impl<T: RefCnt> RefCnt for Option<T> {
 
     #[inline]
     fn into_ptr(me: Self) -> *mut T::Base {
-        me.map_or(ptr::null_mut(), T::into_ptr)
+        let Some(pointer) = me else { return ptr::null_mut() };
+        let pointer = T::into_ptr(pointer);
+        assert!(!pointer.is_null(), "`Some` of a null pointer, which would become `None`");
+        pointer
     }
 
     #[inline]
@@ -219,6 +227,7 @@ mod tests {
         assert_eq!((sync::Arc::strong_count(&strong), sync::Arc::weak_count(&strong)), (1, 1));
         assert_eq!(sync::Weak::as_ptr(&weak), sync::Arc::as_ptr(&strong));
         assert!(there_and_back(sync::Weak::<u8>::new()).upgrade().is_none());
+        assert!(there_and_back(Some(rc::Weak::<u8>::new())).unwrap().upgrade().is_none());
         assert_eq!(*there_and_back(sync::Arc::pin(8)), 8);
         assert_eq!(*there_and_back(Some(rc::Rc::new(9))).unwrap(), 9);
         assert!(there_and_back(None::<sync::Arc<u8>>).is_none());

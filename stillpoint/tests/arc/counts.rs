@@ -1,11 +1,12 @@
 //! Counts with `Exact`, and which values guards keep.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::{Arc, RwLock, Weak};
 
-use stillpoint::arc::{ArcCell, Cache, Guard};
+use stillpoint::arc::{ArcCell, Cache, Guard, RefCnt};
 
 type Counted = ArcCell<Arc<u32>>;
 
@@ -125,6 +126,55 @@ fn strong_and_weak_references_to_one_value_are_told_apart() {
     assert!(weak.load().upgrade().is_none());
 }
 
+/// A pointer into the value of an `Arc`. If a cell took it, its address would be that of a weak pointer to the value, with
+/// the tag.
+#[derive(Clone)]
+struct Odd(Arc<[u8; 2]>);
+
+// SAFETY: the count is that of the `Arc`.
+unsafe impl RefCnt for Odd {
+    type Base = u8;
+
+    fn into_ptr(me: Self) -> *mut u8 {
+        Arc::into_raw(me.0).cast::<u8>().cast_mut().wrapping_add(1)
+    }
+
+    fn as_ptr(me: &Self) -> *mut u8 {
+        Arc::as_ptr(&me.0).cast::<u8>().cast_mut().wrapping_add(1)
+    }
+
+    unsafe fn from_ptr(ptr: *const u8) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Arc::from_raw(ptr.wrapping_sub(1).cast()) })
+    }
+}
+
+#[test]
+fn pointer_with_an_odd_address_is_refused() {
+    let value = Arc::new([1, 2]);
+    let cell = ArcCell::new(None);
+    let stores: [fn(&ArcCell<Option<Odd>>, Option<Odd>); 3] = [
+        ArcCell::store,
+        |cell, odd| _ = cell.compare_exchange(ptr::null(), odd),
+        |cell, odd| _ = cell.update(|_| odd.clone()),
+    ];
+    for store in stores {
+        let refused = catch_unwind(AssertUnwindSafe(|| store(&cell, Some(Odd(Arc::clone(&value))))));
+        assert!(refused.is_err());
+        assert_eq!((Arc::strong_count(&value), cell.load().is_none()), (1, true));
+    }
+    assert!(catch_unwind(|| ArcCell::new(Odd(value))).is_err());
+}
+
+#[test]
+fn weak_pointer_without_a_value_is_not_none() {
+    let cell = ArcCell::new(Some(Weak::<u32>::new()));
+    assert!(cell.load().as_ref().is_some_and(|weak| weak.upgrade().is_none()));
+    let guard = cell.load();
+    assert!(cell.swap(None).is_some() && guard.is_some() && cell.load().is_none());
+    assert!(catch_unwind(|| ArcCell::new(Some(None::<Arc<u32>>))).is_err(), "of two kinds of none");
+}
+
 #[test]
 fn values_may_borrow_and_belong_to_one_thread() {
     let text = String::from("borrowed");
@@ -160,7 +210,7 @@ fn compare_exchange_compares_the_value_that_is_there() {
 #[test]
 fn update_that_panics_changes_nothing() {
     let cell = ArcCell::new(Arc::new(1));
-    let panicked = std::panic::catch_unwind(|| cell.update(|_| panic!("as planned")));
+    let panicked = catch_unwind(|| cell.update(|_| panic!("as planned")));
     assert!(panicked.is_err());
     let old = cell.update(|old| {
         if **old < 10 {
