@@ -150,6 +150,8 @@ pub mod urcu {
 
 // The algorithms, for the models in `tests/loom/`: without the statics, thread-locals and public types above them.
 #[cfg(loom)]
+pub mod arc;
+#[cfg(loom)]
 #[path = "fence/loom.rs"]
 pub mod fence;
 #[cfg(loom)]

@@ -3,14 +3,13 @@
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ops::Deref;
 use core::ptr;
 
 use super::guard::Guard;
 use super::ref_cnt::{RefCnt, into_ptr};
-use super::strategy::{Exact, InDomain, Strategy};
-use crate::EnterSection;
+use super::strategy::{Exact, Strategy};
 use crate::rcu::published_ptr::PublishedPtr;
+use crate::sync::const_unless_loom;
 
 /// A place for a counted pointer that threads load and replace at the same time: `ArcCell<Arc<T>>`,
 /// `ArcCell<Option<Arc<T>>>`, or another [`RefCnt`].
@@ -73,9 +72,11 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
         Self::of(into_ptr(pointer), strategy)
     }
 
-    /// `pointer` comes from [`RefCnt::into_ptr`].
-    const fn of(pointer: *mut T::Base, strategy: S) -> Self {
-        Self { pointer: PublishedPtr::new(pointer), strategy, _owns: PhantomData, _shared: PhantomData }
+    const_unless_loom! {
+        /// `pointer` comes from [`RefCnt::into_ptr`].
+        fn of(pointer: *mut T::Base, strategy: S) -> Self {
+            Self { pointer: PublishedPtr::new(pointer), strategy, _owns: PhantomData, _shared: PhantomData }
+        }
     }
 
     /// Loads the pointer. The guard dereferences to it.
@@ -209,42 +210,31 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
 }
 
 impl<T: RefCnt, S: Strategy<Option<T>>> ArcCell<Option<T>, S> {
-    /// Creates an empty cell, for statics.
-    pub const fn empty_with(strategy: S) -> Self {
-        Self::of(ptr::null_mut(), strategy)
+    const_unless_loom! {
+        /// Creates an empty cell, for statics.
+        pub fn empty_with(strategy: S) -> Self {
+            Self::of(ptr::null_mut(), strategy)
+        }
     }
 }
 
 impl<T: RefCnt> ArcCell<Option<T>> {
-    /// Creates an empty cell, for statics.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use stillpoint::arc::ArcCell;
-    ///
-    /// static BANNER: ArcCell<Option<Arc<String>>> = ArcCell::empty();
-    ///
-    /// assert!(BANNER.load().is_none());
-    /// BANNER.store(Some(Arc::new("maintenance at noon".into())));
-    /// assert_eq!(**BANNER.load().as_ref().unwrap(), "maintenance at noon");
-    /// ```
-    pub const fn empty() -> Self {
-        Self::empty_with(Exact)
-    }
-}
-
-impl<T: RefCnt + Send + 'static, D: EnterSection> ArcCell<T, InDomain<D>> {
-    /// Returns the pointer, without a reference of its own, for as long as the section is open.
-    ///
-    /// # Panics
-    ///
-    /// If `section` is one of another [`srcu::Domain`](crate::srcu::Domain).
-    #[inline]
-    pub fn borrow<'a>(&'a self, section: &'a D::Section) -> Borrowed<'a, T> {
-        self.strategy.0.check_section(section);
-        // SAFETY: the cell's reference is released after a grace period that waits for the section.
-        let pointer = ManuallyDrop::new(unsafe { T::from_ptr(self.pointer.load()) });
-        Borrowed { pointer, _section: PhantomData }
+    const_unless_loom! {
+        /// Creates an empty cell, for statics.
+        ///
+        /// ```
+        /// use std::sync::Arc;
+        /// use stillpoint::arc::ArcCell;
+        ///
+        /// static BANNER: ArcCell<Option<Arc<String>>> = ArcCell::empty();
+        ///
+        /// assert!(BANNER.load().is_none());
+        /// BANNER.store(Some(Arc::new("maintenance at noon".into())));
+        /// assert_eq!(**BANNER.load().as_ref().unwrap(), "maintenance at noon");
+        /// ```
+        pub fn empty() -> Self {
+            Self::empty_with(Exact)
+        }
     }
 }
 
@@ -271,26 +261,5 @@ impl<T: RefCnt + Default, S: Strategy<T> + Default> Default for ArcCell<T, S> {
 impl<T: RefCnt + fmt::Debug, S: Strategy<T>> fmt::Debug for ArcCell<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ArcCell").field(&*self.load()).finish()
-    }
-}
-
-/// A pointer that is borrowed from a cell for a section: see [`ArcCell::borrow`]. It dereferences to the pointer.
-pub struct Borrowed<'a, T> {
-    pointer: ManuallyDrop<T>,
-    _section: PhantomData<&'a T>,
-}
-
-impl<T> Deref for Borrowed<'_, T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.pointer
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Borrowed<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
     }
 }

@@ -31,7 +31,6 @@
 //! |---|---|---|---|---|
 //! | [`Exact`], the default | a guard | waits for a grace period: microseconds | in the storing thread, or where the last guard is dropped | any |
 //! | [`Deferred`] | the same | does not wait | soon, in a worker | `Send`, `'static` |
-//! | [`InDomain`] | a reference for a section, of [`rcu`](crate::rcu) or [`srcu`](crate::srcu): cheaper still | does not wait | soon, in a worker | `Send`, `'static` |
 //! | [`Cache`], of any of these | a comparison | the same | the same, and when each cache is next used | the same |
 //!
 //! # When it is the right part
@@ -39,7 +38,7 @@
 //! | you have | take |
 //! |---|---|
 //! | readers that keep what they load: across `.await`, in structures, for minutes | an [`ArcCell`] |
-//! | readers that are done soon | an [`Rcu`](crate::rcu::Rcu): half the cost of a load, and no `Arc` |
+//! | readers that are done soon | an [`Rcu`](crate::rcu::Rcu), or an `Rcu` of an `Arc`: half the cost of a load |
 //! | a loop that loads in each iteration, and may keep an old value until the next | a [`Cache`] for each thread |
 //! | many stores in a second, or thousands of threads that load | an [`ArcCell`] with [`Deferred`], if counts may lag |
 //! | stores that must be exact and take less than some microseconds, beside a few threads that run | arc-swap |
@@ -82,29 +81,16 @@ mod guard;
 mod protected;
 mod ref_cnt;
 mod strategy;
+#[cfg(not(loom))]
 mod thread;
-
-use crate::Domain as _;
-use crate::rcu::Stats;
-use thread::Loads;
+#[cfg(loom)]
+#[path = "loom.rs"]
+pub mod thread;
 
 pub use cache::Cache;
-pub use cell::{ArcCell, Borrowed};
+pub use cell::ArcCell;
 pub use guard::Guard;
 pub use ref_cnt::RefCnt;
-pub use strategy::{Deferred, Exact, InDomain, Strategy};
-
-/// Blocks until the cells with the strategy [`Deferred`] have released what was replaced before.
-///
-/// # Panics
-///
-/// In a destructor that the worker of these cells runs, where it would wait for itself.
-pub fn barrier() {
-    Loads.barrier();
-}
-
-/// Returns the counters of the domain of all loads since its first use: a grace period for each store with [`Exact`],
-/// unless stores share one, and those of the worker for [`Deferred`].
-pub fn stats() -> Stats {
-    Loads.stats()
-}
+pub use strategy::{Deferred, Exact, Strategy};
+#[cfg(not(loom))]
+pub use thread::{barrier, stats};

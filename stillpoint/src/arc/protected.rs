@@ -31,18 +31,20 @@ impl<T: RefCnt> Protected<T> {
             // SAFETY: the caller's contract.
             return Self::counted(unsafe { load_counted(source) });
         };
-        thread::in_section(source, |pointer| {
-            let slot = if pointer.is_null() {
-                // There is no value to protect.
-                slot.give_back();
-                None
-            } else {
-                slot.fill(address::<T>(pointer));
-                Some(slot)
-            };
-            // SAFETY: the cell's reference, as long as the slot protects the pointer.
-            Self { slot, pointer: ManuallyDrop::new(unsafe { T::from_ptr(pointer) }) }
-        })
+        let section = thread::enter();
+        let pointer = source.load();
+        let slot = if pointer.is_null() {
+            // There is no value to protect.
+            slot.give_back();
+            None
+        } else {
+            slot.fill(address::<T>(pointer));
+            Some(slot)
+        };
+        // The thread that takes the pointer out of the cell waits for the section, and then sees the slot.
+        drop(section);
+        // SAFETY: the cell's reference, as long as the slot protects the pointer.
+        Self { slot, pointer: ManuallyDrop::new(unsafe { T::from_ptr(pointer) }) }
     }
 
     /// A pointer with its own reference.
@@ -99,10 +101,9 @@ impl<T: RefCnt> Drop for Protected<T> {
 /// As [`Protected::load`].
 #[inline]
 pub unsafe fn load_counted<T: RefCnt>(source: &PublishedPtr<T::Base>) -> T {
-    thread::in_section(source, |pointer| {
-        // SAFETY: no thread releases the cell's reference until the section ends.
-        unsafe { cloned(pointer) }
-    })
+    let _section = thread::enter();
+    // SAFETY: no thread releases the cell's reference until the section ends.
+    unsafe { cloned(source.load()) }
 }
 
 /// Returns the pointer, with a reference of its own.

@@ -93,7 +93,10 @@ pub unsafe trait RefCnt: Clone {
 #[inline(always)]
 pub(super) fn into_ptr<T: RefCnt>(pointer: T) -> *mut T::Base {
     const { assert!(T::TAG <= 1, "`RefCnt::TAG` is 0 or 1") };
-    assert!(T::as_ptr(&pointer).addr() % 2 == 0, "Pointer not aligned enough for `RefCnt`: its address is odd");
+    assert!(
+        T::as_ptr(&pointer).addr() % 2 == 0,
+        "Pointer not aligned enough for `RefCnt`: its address is odd"
+    );
     T::into_ptr(pointer)
 }
 

@@ -5,12 +5,11 @@ use std::sync::{PoisonError, RwLock};
 
 use super::protected::{Protected, cloned, load_counted, pay_guards, release};
 use super::ref_cnt::RefCnt;
-use super::thread::{Loads, wait_for_loads};
+use super::thread;
 use crate::rcu::published_ptr::PublishedPtr;
-use crate::reclaim::options::DeferOptions;
-use crate::{Domain, EnterSection};
+use crate::sync::step;
 
-/// How a cell protects what is loaded, and releases what is replaced: [`Exact`], [`Deferred`], [`InDomain`], or
+/// How a cell protects what is loaded, and releases what is replaced: [`Exact`], [`Deferred`], or
 /// `RwLock<()>`. Other types cannot implement it.
 pub trait Strategy<T: RefCnt>: sealed::Strategy<T> {}
 
@@ -80,7 +79,7 @@ impl<T: RefCnt> sealed::Strategy<T> for Exact {
 
     unsafe fn take(&self, old: *mut T::Base) -> T {
         if !old.is_null() {
-            wait_for_loads("a store to an `ArcCell`");
+            step!("loads-not-awaited", thread::wait_for_loads("a store to an `ArcCell`"));
         }
         // SAFETY: the caller's contract; the loads have ended.
         unsafe {
@@ -125,57 +124,18 @@ impl<T: RefCnt + Send + 'static> sealed::Strategy<T> for Deferred {
     }
 
     unsafe fn take(&self, old: *mut T::Base) -> T {
-        // SAFETY: the caller's contract.
-        unsafe { taken(&Loads, old, release::<T>) }
+        // SAFETY: the caller's contract: the cell's reference is released later.
+        unsafe {
+            let pointer = cloned(old);
+            retire::<T>(old);
+            pointer
+        }
     }
 
     #[inline]
     unsafe fn discard(&self, old: *mut T::Base) {
         // SAFETY: the caller's contract.
-        unsafe { retire::<T>(&Loads, old, release::<T>) };
-    }
-}
-
-/// Loads are read-side critical sections of the domain `D`: [`ArcCell::borrow`](super::ArcCell::borrow) returns a
-/// reference that is as cheap as a read of an [`Rcu`](crate::rcu::Rcu), and lives as long as the section. Stores are
-/// [deferred](Deferred), to the worker of that domain, whose limits apply.
-///
-/// [`load`](super::ArcCell::load) increments the count.
-///
-/// ```
-/// use std::sync::Arc;
-/// use stillpoint::arc::{ArcCell, InDomain};
-/// use stillpoint::rcu::{self, Global};
-///
-/// let config = ArcCell::with_strategy(Arc::new(String::from("old")), InDomain(Global));
-///
-/// let section = rcu::enter();
-/// let current = config.borrow(&section);
-/// config.store(Arc::new(String::from("new")));
-/// assert_eq!(**current, "old");
-/// let kept = Arc::clone(&current);
-/// drop(section);
-/// assert_eq!(*kept, "old");
-/// ```
-#[derive(Debug, Clone, Copy, Default)]
-pub struct InDomain<D>(pub D);
-
-impl<T: RefCnt + Send + 'static, D: EnterSection> sealed::Strategy<T> for InDomain<D> {
-    unsafe fn load(&self, source: &PublishedPtr<T::Base>) -> Protected<T> {
-        let _section = self.0.enter_section();
-        // SAFETY: the cell's reference is released after a grace period of the domain.
-        Protected::counted(unsafe { cloned(source.load()) })
-    }
-
-    unsafe fn take(&self, old: *mut T::Base) -> T {
-        // SAFETY: the caller's contract.
-        unsafe { taken(&self.0, old, T::dec) }
-    }
-
-    #[inline]
-    unsafe fn discard(&self, old: *mut T::Base) {
-        // SAFETY: the caller's contract; no guard has the pointer without a reference.
-        unsafe { retire::<T>(&self.0, old, T::dec) };
+        unsafe { retire::<T>(old) };
     }
 }
 
@@ -194,42 +154,18 @@ impl<T: RefCnt> sealed::Strategy<T> for RwLock<()> {
     }
 }
 
-/// Has `release` called with the pointer after a grace period of the domain.
+/// Has the cell's reference [released](release) after a grace period of the loads.
 ///
 /// # Safety
 ///
-/// `old` has been taken out of a cell, with its reference, which `release` releases. After a grace period of the domain,
-/// `release` may be called.
+/// `old` has been taken out of a cell, with its reference.
 #[inline]
-unsafe fn retire<T: RefCnt + Send + 'static>(
-    domain: &impl Domain,
-    old: *mut T::Base,
-    release: unsafe fn(*const T::Base),
-) {
+unsafe fn retire<T: RefCnt + Send + 'static>(old: *mut T::Base) {
     if old.is_null() {
         return;
     }
     // SAFETY: pointers to types with a size have one representation.
-    let release = unsafe { mem::transmute::<unsafe fn(*const T::Base), unsafe fn(*mut ())>(release) };
-    let options = DeferOptions::new().unknown_heap_bytes();
+    let release = unsafe { mem::transmute::<unsafe fn(*const T::Base), unsafe fn(*mut ())>(release::<T>) };
     // SAFETY: the caller's contract. The pointer is `Send` and `'static`.
-    unsafe { domain.retire_raw_with(old.cast(), size_of::<T::Base>(), release, options) };
-}
-
-/// [`retire`] that returns the pointer, with another reference.
-///
-/// # Safety
-///
-/// As `retire`.
-unsafe fn taken<T: RefCnt + Send + 'static>(
-    domain: &impl Domain,
-    old: *mut T::Base,
-    release: unsafe fn(*const T::Base),
-) -> T {
-    // SAFETY: the caller's contract: the cell's reference is released later.
-    unsafe {
-        let pointer = cloned(old);
-        retire::<T>(domain, old, release);
-        pointer
-    }
+    unsafe { thread::retire(old.cast(), size_of::<T::Base>(), release) };
 }

@@ -1,53 +1,72 @@
-//! The protection slots of threads, and the domain of all loads.
+//! The protection slots of threads, and the domain of all loads. Models have their own: see `loom.rs`.
 //!
 //! A thread that gets no slot, as there is no memory for one, increments the count instead.
 
-use std::sync::Mutex;
-
+use crate::Domain as _;
 use crate::domain::static_domain::StaticDomain as _;
-use crate::rcu::published_ptr::PublishedPtr;
+use crate::rcu::Stats;
 use crate::reclaim::domain::reader_outside;
-use crate::slots::protected::LastCollection;
-use crate::slots::scan;
+use crate::reclaim::options::DeferOptions;
+use crate::slots::scan::GuardSlots;
 use crate::slots::thread::slot_table;
-use crate::sync::ForkSafe;
 
 crate::static_domain! { rcu
     /// The domain of the loads of all cells. Its sections are the loads: none is longer.
-    pub struct Loads = "stillpoint::arc";
+    struct Loads = "stillpoint::arc";
 }
 
 slot_table!(5, reset_in_child);
 
-/// What the slots have, for threads that release what was replaced: after a grace period of [`Loads`].
-static GUARDED: LastCollection = LastCollection::new(TABLE.records());
+static GUARDS: GuardSlots = GuardSlots::new(TABLE.records());
 
-/// Held by a thread that pays guards.
-static PAYING: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
-
-/// Loads `source` in a section, and calls `f` with the pointer there.
+/// Begins a section, for a load.
 #[inline(always)]
-pub fn in_section<B, R>(source: &PublishedPtr<B>, f: impl FnOnce(*mut B) -> R) -> R {
-    let _section = Loads::enter();
-    f(source.load())
+pub fn enter() -> impl Sized {
+    Loads::enter()
 }
 
-/// Blocks until every load that is in progress has filled its slot. `what` is for the message of a panic.
+/// Blocks until every load that is in progress has filled its slot, or counted. `what` is for the message of a panic.
 #[track_caller]
 pub fn wait_for_loads(what: &'static str) {
     let own = reader_outside(&Loads, what);
     Loads::shared().core.engine.synchronize(own);
 }
 
-/// Returns `false` if no guard has `address`, which was taken out of a cell before a grace period that has ended. Threads
-/// that ask after the same grace periods share a look at the slots.
+/// [`GuardSlots::may_have`], after a grace period that has ended.
 pub fn may_have_guards(address: *mut ()) -> bool {
-    GUARDED.protected(Loads::shared().core.engine.completed()).contains(address.addr())
+    GUARDS.may_have(address, Loads::shared().core.engine.completed())
 }
 
-/// [`scan::pay_guards`] of all threads.
+/// [`GuardSlots::pay`].
 pub fn pay_guards(address: *mut (), increment: impl Fn()) -> usize {
-    scan::pay_guards(TABLE.records(), PAYING.get(), address, increment)
+    GUARDS.pay(address, increment)
+}
+
+/// Has `release` called with `value`, of so many bytes, after a grace period of the loads.
+///
+/// # Safety
+///
+/// `release` may be called then, once, in any thread.
+#[inline]
+pub unsafe fn retire(value: *mut (), bytes: usize, release: unsafe fn(*mut ())) {
+    let options = DeferOptions::new().unknown_heap_bytes();
+    // SAFETY: the caller's contract.
+    unsafe { Loads.retire_raw_with(value, bytes, release, options) };
+}
+
+/// Blocks until the cells with the strategy [`Deferred`](super::Deferred) have released what was replaced before.
+///
+/// # Panics
+///
+/// In a destructor that the worker of these cells runs, where it would wait for itself.
+pub fn barrier() {
+    Loads.barrier();
+}
+
+/// Returns the counters of the domain of all loads since its first use: a grace period for each store with
+/// [`Exact`](super::Exact), unless stores share one, and those of the worker for [`Deferred`](super::Deferred).
+pub fn stats() -> Stats {
+    Loads.stats()
 }
 
 /// # Safety
@@ -55,8 +74,5 @@ pub fn pay_guards(address: *mut (), increment: impl Fn()) -> usize {
 /// The calling thread is the only one in the process, as after a fork, and not inside a function of the library.
 unsafe fn reset_in_child() {
     // SAFETY: the caller's contract.
-    unsafe {
-        PAYING.overwrite(Mutex::new(()));
-        GUARDED.reset_in_child();
-    }
+    unsafe { GUARDS.reset_in_child() };
 }

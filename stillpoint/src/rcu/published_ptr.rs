@@ -76,7 +76,6 @@ impl<T> PublishedPtr<T> {
         seen
     }
 
-    #[cfg(not(loom))]
     pub fn get_mut(&mut self) -> *mut T {
         *self.0.get_mut()
     }

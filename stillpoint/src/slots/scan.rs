@@ -26,28 +26,67 @@
 //! 2. After the last look, each slot that has the pointer has a payment that its guard will find: the guard's light fence
 //!    comes after the heavy one, or the last look would not have found the pointer ([`super::slot`]).
 
+use super::protected::LastCollection;
 use super::record::Records;
 use super::slot::Slot;
 use crate::fence::heavy;
-use crate::sync::{Mutex, step};
+use crate::sync::{ForkSafe, Mutex, const_unless_loom, step};
 
-/// Pays the guards that protect `address`, which is not null. `increment` adds a reference to the value: it must not
-/// panic, nor call this. Returns the number of references that the caller must release: those for guards that were
-/// dropped in the meantime.
-///
-/// Blocks for a heavy fence if there is such a guard, and while another thread pays.
-pub fn pay_guards(records: &Records, lock: &Mutex<()>, address: *mut (), increment: impl Fn()) -> usize {
-    if !records.slots().any(|slot| slot.protects(address)) {
-        return 0;
+/// The slots of guards of counted pointers.
+#[derive(Debug)]
+pub struct GuardSlots {
+    /// What the slots have, for threads that release what was replaced.
+    last: LastCollection,
+    /// Held by a thread that pays.
+    paying: ForkSafe<Mutex<()>>,
+}
+
+impl GuardSlots {
+    const_unless_loom! {
+        pub fn new(records: &'static Records) -> Self {
+            Self { last: LastCollection::new(records), paying: ForkSafe::new(Mutex::new(())) }
+        }
     }
-    // Nothing under the lock panics.
-    let _lock = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let mut paid: Vec<&Slot> = Vec::new();
-    for slot in records.slots().filter(|slot| slot.protects(address) && !slot.is_paid(address)) {
-        increment();
-        slot.pay(address);
-        paid.push(slot);
+
+    /// Returns `false` if no guard has `address`, which was taken out of a cell before a grace period that is one of
+    /// the `completed` first. Threads that ask after the same grace periods share a look at the slots.
+    pub fn may_have(&self, address: *mut (), completed: u64) -> bool {
+        self.last.protected(completed).contains(address.addr())
     }
-    step!("no-fence-after-payment", heavy());
-    paid.into_iter().filter(|slot| !slot.protects(address) && slot.take(address)).count()
+
+    /// Pays the guards that protect `address`, which is not null. `increment` adds a reference to the value: it must not
+    /// panic, nor call this. Returns the number of references that the caller must release: those for guards that were
+    /// dropped in the meantime.
+    ///
+    /// Blocks for a heavy fence if there is such a guard, and while another thread pays.
+    pub fn pay(&self, address: *mut (), increment: impl Fn()) -> usize {
+        let slots = || self.last.records().slots();
+        if !slots().any(|slot| slot.protects(address)) {
+            return 0;
+        }
+        // Nothing under the lock panics.
+        let _lock = self.paying.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut paid: Vec<&Slot> = Vec::new();
+        for slot in slots().filter(|slot| slot.protects(address) && !slot.is_paid(address)) {
+            increment();
+            slot.pay(address);
+            paid.push(slot);
+        }
+        step!("no-fence-after-payment", heavy());
+        paid.into_iter().filter(|slot| !slot.protects(address) && slot.take(address)).count()
+    }
+
+    /// Forgets what threads were doing that the child of a fork does not have. The caller resets the slots.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and not inside a function of this.
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            self.paying.overwrite(Mutex::new(()));
+            self.last.reset_in_child();
+        }
+    }
 }

@@ -246,6 +246,13 @@ interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     compare_exchange_weak(old: *mut T, new: *mut T; success, failure) -> Result<*mut T, *mut T>;
 ]);
 
+impl<T> AtomicPtr<T> {
+    /// Returns a copy, in a box: loom lends the pointer to a closure only.
+    pub fn get_mut(&mut self) -> Box<*mut T> {
+        Box::new(self.0.with_mut(|pointer| *pointer))
+    }
+}
+
 /// The number of CPUs in a model.
 pub(crate) const CPUS: usize = 2;
 

@@ -153,7 +153,8 @@ unsafe impl RefCnt for Odd {
 fn pointer_with_an_odd_address_is_refused() {
     let value = Arc::new([1, 2]);
     let cell = ArcCell::new(None);
-    let stores: [fn(&ArcCell<Option<Odd>>, Option<Odd>); 3] = [
+    type Store = fn(&ArcCell<Option<Odd>>, Option<Odd>);
+    let stores: [Store; 3] = [
         ArcCell::store,
         |cell, odd| _ = cell.compare_exchange(ptr::null(), odd),
         |cell, odd| _ = cell.update(|_| odd.clone()),

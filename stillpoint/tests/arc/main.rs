@@ -4,7 +4,6 @@
 mod counts;
 mod deferred;
 mod destructors;
-mod sections;
 #[cfg(not(stillpoint_portable))]
 mod signals;
 mod stress;

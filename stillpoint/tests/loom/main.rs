@@ -1,6 +1,7 @@
 //! Models of the algorithms, which loom explores.
 #![cfg(loom)]
 
+mod arc;
 mod atomic;
 mod callbacks;
 mod condvar;
@@ -8,7 +9,6 @@ mod counts;
 mod failed_exchange;
 mod fallback;
 mod free_words;
-mod hazard;
 mod lock;
 mod lock_times;
 mod own;

@@ -5,8 +5,7 @@
 //!
 //! - `guard`: a guard that may be kept, in threads that `held` as many already. arc-swap has eight slots in a thread that
 //!   are fast.
-//! - `rcu`, `srcu`: the pointer is borrowed for a section, which may sleep in `srcu`. `stillpoint-without-arc` reads an
-//!   `Rcu`.
+//! - `rcu`, `srcu`: an `Rcu`, read in a section, which may sleep in `srcu`.
 //! - `cache`: a thread compares its copy of the pointer, and keeps the value until it reads again.
 //!
 //! `store_ns` is the time of a store of one of two pointers, in turns, beside threads that have loaded once and sleep. With
@@ -21,12 +20,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::peers::arc_swap::{self, compat};
 use crate::peers::stillpoint::arc::{Borrowing, Cached, Cell, Deferred, Exact};
-use crate::peers::{ReadSide, Stores, hazarc, kovan, left_right, stillpoint};
-use ::stillpoint::{rcu, srcu};
+use crate::peers::{ReadSide, Stores, hazarc, kovan, left_right};
 use harness::report::OURS;
 use harness::timed_loop::Threads;
 use harness::worker::{Remote, Worker};
 use harness::{Budget, Config, Metric, Plan, Recorder, Report, System, crew, systems};
+use stillpoint::{rcu, srcu};
 
 const PAIR: Metric = Metric::nanoseconds("pair_ns");
 const STORE: Metric = Metric::nanoseconds("store_ns");
@@ -50,13 +49,11 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
     measure_loads(budget.share(0.35), recorder, "guard", &HELD, &mut guards)?;
     let mut sections = systems![time_loads:
         Borrowing<rcu::Global>,
-        stillpoint::RcuReaders,
         arc_swap::Load,
         hazarc::Load,
         kovan::Pinned,
         left_right::Handles,
     ];
-    sections[1].name = "stillpoint-without-arc";
     measure_loads(budget.share(0.15), recorder, "rcu", &[0], &mut sections)?;
     let mut sections = systems![time_loads: Borrowing<srcu::Domain>, arc_swap::Load];
     measure_loads(budget.share(0.1), recorder, "srcu", &[0], &mut sections)?;

@@ -1,10 +1,12 @@
 //! The atomic `Arc`s.
 
+use std::borrow::Borrow as _;
 use std::sync::Arc;
 
-use stillpoint::arc::{ArcCell, Borrowed, Cache, Guard, InDomain, Strategy};
+use stillpoint::arc::{ArcCell, Cache, Guard, Strategy};
 pub use stillpoint::arc::{Deferred, Exact};
-use stillpoint::{EnterSection, rcu, srcu};
+use stillpoint::rcu::{self, Rcu};
+use stillpoint::{EnterSection, srcu};
 
 use crate::peers::arc_swap::cached;
 use crate::peers::{ReadSide, Stores, VALUE};
@@ -64,11 +66,8 @@ impl Sections for srcu::Domain {
     }
 }
 
-/// A cell whose pointer is borrowed for a section.
-pub struct Borrowing<D: Sections> {
-    cell: ArcCell<Arc<u64>, InDomain<D>>,
-    domain: D,
-}
+/// An `Rcu` whose value is read in a section.
+pub struct Borrowing<D: Sections>(Rcu<u64, D>);
 
 impl<D: Sections> ReadSide for Borrowing<D> {
     const NAME: &'static str = D::NAME;
@@ -76,21 +75,19 @@ impl<D: Sections> ReadSide for Borrowing<D> {
     type Guard<'a> = D::Guard<'a>;
 
     fn new() -> Self {
-        let domain = D::new();
-        Self { cell: ArcCell::with_strategy(Arc::new(VALUE), InDomain(domain.clone())), domain }
+        Self(Rcu::new_in(VALUE, D::new()))
     }
 
     fn reader(&self) {}
 
     #[inline(always)]
     fn enter<'a>(&'a self, (): &'a ()) -> D::Guard<'a> {
-        self.domain.enter_section()
+        self.0.domain().enter_section()
     }
 
     #[inline(always)]
     fn load(&self, guard: &D::Guard<'_>) -> u64 {
-        let pointer: Borrowed<'_, Arc<u64>> = self.cell.borrow(std::borrow::Borrow::borrow(guard));
-        **pointer
+        *self.0.load(guard.borrow())
     }
 }
 

@@ -1,18 +1,18 @@
-//! Models of the protection slots: guards that are loaded, kept and dropped beside a writer that takes their value out of
-//! its cell, and pays.
+//! Models of atomic `Arc`s: pointers that are loaded, kept and dropped beside a writer that takes their value out of its
+//! cell, and pays. First the cells, then the slots alone.
 //!
 //! A value has a count as an `Arc` has. The thread that releases the last reference frees it: the model stores 0.
 
+use std::mem::ManuallyDrop;
+
 use loom::cell::UnsafeCell;
+use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
-use loom::sync::{Arc, Mutex};
 use loom::thread;
-use stillpoint::grace_period::engine::Engine;
-use stillpoint::rcu::published_ptr::PublishedPtr;
-use stillpoint::readers::sections::reader::{ExitPath, Reader};
-use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use stillpoint::arc::thread::{has_no_guards, register, run_retired};
+use stillpoint::arc::{ArcCell, Deferred, Exact, Guard, RefCnt, Strategy};
 use stillpoint::slots::record::{Record, Records};
-use stillpoint::slots::scan::pay_guards;
+use stillpoint::slots::scan::GuardSlots;
 use stillpoint::slots::slot::Slot;
 use stillpoint::sync::model::{poll, reader as interruptible};
 use support::model::{check, look_at};
@@ -63,11 +63,93 @@ fn is_freed(value: *mut Value) -> bool {
     unsafe { &*value }.count.load(Ordering::Relaxed) == 0
 }
 
+/// A counted pointer.
+struct Counted(*mut Value);
+
+// SAFETY: loom checks every access of the values.
+unsafe impl Send for Counted {}
+// SAFETY: as above.
+unsafe impl Sync for Counted {}
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        increment(self.0);
+        Self(self.0)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        decrement(self.0);
+    }
+}
+
+// SAFETY: counts references to values whose memory is never freed.
+unsafe impl RefCnt for Counted {
+    type Base = Value;
+
+    fn into_ptr(me: Self) -> *mut Value {
+        ManuallyDrop::new(me).0
+    }
+
+    fn as_ptr(me: &Self) -> *mut Value {
+        me.0
+    }
+
+    unsafe fn from_ptr(ptr: *const Value) -> Self {
+        Self(ptr.cast_mut())
+    }
+}
+
+/// Runs `reader` beside `writer`, with a cell that has a value. In the end the value is freed.
+fn race<S: Strategy<Counted> + Default + Send + Sync + 'static>(
+    reader: fn(&ArcCell<Counted, S>),
+    writer: fn(&ArcCell<Counted, S>),
+) {
+    check(0, 2, move || {
+        let first = value();
+        let cell = Arc::new(ArcCell::with_strategy(Counted(first), S::default()));
+        let shared = cell.clone();
+        register();
+        let t = thread::spawn(move || writer(&shared));
+        interruptible(0, || reader(&cell));
+        t.join().unwrap();
+        assert!(is_freed(first), "a reference is lost");
+        assert!(has_no_guards());
+    });
+}
+
+/// Refutes: slot-not-filled, loads-not-awaited, guards-paid-before-wait, slot-filled-after-section
+#[test]
+fn guard_outlives_the_section_and_the_store() {
+    race::<Exact>(|cell| look(cell.load().0), |cell| cell.store(Counted(value())));
+}
+
+/// Refutes: counted-after-section
+#[test]
+fn counted_load_is_beside_a_store() {
+    race::<Exact>(|cell| look(cell.load_full().0), |cell| drop(cell.swap(Counted(value()))));
+}
+
+/// Refutes: slot-released-before-count
+#[test]
+fn guard_becomes_a_reference_beside_a_store() {
+    race::<Exact>(|cell| look(Guard::into_inner(cell.load()).0), |cell| cell.store(Counted(value())));
+}
+
+#[test]
+fn guard_outlives_a_deferred_store() {
+    let store = |cell: &ArcCell<_, _>| {
+        cell.store(Counted(value()));
+        run_retired();
+    };
+    race::<Deferred>(|cell| look(cell.load().0), store);
+}
+
+/// Slots, and a value.
 struct State {
-    engine: Engine<ThreadReaders<()>>,
-    records: Records,
-    paying: Mutex<()>,
-    cell: PublishedPtr<Value>,
+    records: &'static Records,
+    guards: GuardSlots,
     first: *mut Value,
 }
 
@@ -78,14 +160,8 @@ unsafe impl Send for State {}
 
 impl State {
     fn new() -> Arc<Self> {
-        let first = value();
-        Arc::new(Self {
-            engine: Engine::new(ThreadReaders::new(ReaderProtocol::Sections), || "State"),
-            records: Records::new(),
-            paying: Mutex::new(()),
-            cell: PublishedPtr::new(first),
-            first,
-        })
+        let records = Box::leak(Box::new(Records::new()));
+        Arc::new(Self { records, guards: GuardSlots::new(records), first: value() })
     }
 
     /// Returns the record of a new thread.
@@ -93,22 +169,9 @@ impl State {
         self.records.of(self.records.claim().unwrap())
     }
 
-    /// Loads the pointer into a slot.
-    fn load(&self, reader: &'static Reader, slot: &'static Slot) -> *mut Value {
-        assert!(slot.is_free());
-        assert!(reader.try_enter(self.engine.readers().counter()));
-        let pointer = self.cell.load();
-        poll();
-        slot.fill(pointer.cast());
-        if reader.leave() == ExitPath::Slow {
-            self.engine.readers().exit_slow(reader);
-        }
-        pointer
-    }
-
     /// Pays the guards of a value that was in a cell, whose loads have ended, and releases the reference of the cell.
     fn release(&self, value: *mut Value) {
-        for _ in 0..pay_guards(&self.records, &self.paying, value.cast(), || increment(value)) {
+        for _ in 0..self.guards.pay(value.cast(), || increment(value)) {
             decrement(value);
         }
         decrement(value);
@@ -133,22 +196,7 @@ fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) 
     thread::spawn(move || interruptible(index, || body(&state)))
 }
 
-#[test]
-fn guard_outlives_the_section_and_the_store() {
-    check(0, 2, || {
-        let state = State::new();
-        let (reader, slot) = (state.engine.readers().registry().claim().unwrap(), free_slot(state.record()));
-        let t = spawn(&state, 0, move |state| drop_guard(slot, state.load(reader, slot)));
-        let old = state.cell.swap(value());
-        state.engine.synchronize(None);
-        state.release(old);
-        t.join().unwrap();
-        assert!(is_freed(old), "a reference is lost");
-        assert!(slot.is_free());
-    });
-}
-
-/// Refutes: slot-not-filled, slot-not-paid, no-fence-after-payment, Slot::release:Release, Slot::protects:Acquire
+/// Refutes: slot-not-paid, no-fence-after-payment, Slot::release:Release, Slot::protects:Acquire
 #[test]
 fn guard_is_dropped_beside_its_payment() {
     check(0, 3, || {
@@ -172,7 +220,7 @@ fn paid_reference_is_released_after_it_was_added() {
         slot.fill(first.cast());
         let t = spawn(&state, 0, move |_| drop_guard(slot, first));
         let w = state.clone();
-        let surplus = pay_guards(&w.records, &w.paying, first.cast(), || increment(first));
+        let surplus = w.guards.pay(first.cast(), || increment(first));
         let u = thread::spawn(move || decrement(first));
         for _ in 0..surplus {
             decrement(first);
