@@ -160,6 +160,29 @@ fn functions_of_a_thread_run_without_further_activity() {
     }
 }
 
+/// Destructors may want the stack of that thread, and its cache has the memory.
+#[test]
+fn most_functions_run_in_the_thread_that_has_deferred_them() {
+    const COUNT: usize = 10_000;
+    let _running = deadline();
+    let most_run_here = || {
+        let (ran, here) = (counter(), counter());
+        let thread = thread::current().id();
+        for _ in 0..COUNT {
+            epoch::pin().defer(move || {
+                here.fetch_add(usize::from(thread::current().id() == thread), Relaxed);
+                ran.fetch_add(1, Release);
+            });
+        }
+        while ran.load(Acquire) != COUNT {
+            drop(epoch::pin());
+        }
+        2 * here.load(Relaxed) > COUNT
+    };
+    // Unless another test keeps it pinned, or this thread loses its CPU.
+    while !most_run_here() {}
+}
+
 #[test]
 fn flush_does_not_wait_for_other_handles() {
     let _running = deadline();

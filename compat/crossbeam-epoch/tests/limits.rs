@@ -95,6 +95,38 @@ fn throttled_handle_goes_on_if_the_stalled_one_waits_for_it() {
     throttled_thread_goes_on(&Collector::new());
 }
 
+/// Each collects only when it begins an outermost section, in which it defers more than a few bags.
+#[test]
+fn garbage_of_nested_sections_stays_within_the_limits() {
+    const THREADS: usize = 16;
+    const IN_SECTION: usize = 2000;
+    let _alone = ALONE.lock();
+    let _running = deadline();
+    let (dropped, deferred) = (counter(), counter());
+    let most = AtomicUsize::new(0);
+    let end = Instant::now() + Duration::from_secs(2);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    let _outer = epoch::pin();
+                    for _ in 0..IN_SECTION {
+                        let guard = &epoch::pin();
+                        // SAFETY: no other thread has the pointer.
+                        unsafe { guard.defer_destroy(Owned::new(Tracked(dropped)).into_shared(guard)) };
+                    }
+                    let dropped = dropped.load(Relaxed);
+                    let deferred = deferred.fetch_add(IN_SECTION, Relaxed) + IN_SECTION;
+                    most.fetch_max(deferred.saturating_sub(dropped), Relaxed);
+                }
+            });
+        }
+    });
+    let most = most.load(Relaxed);
+    assert!(most <= (1 << 17) + THREADS * (IN_SECTION + 128), "{most} values wait");
+    Thread.until(|| dropped.load(Acquire) == deferred.load(Acquire));
+}
+
 /// It holds a guard, and pins again and again: no other thread can end what it would wait for.
 #[test]
 fn thread_that_stays_pinned_is_not_throttled() {

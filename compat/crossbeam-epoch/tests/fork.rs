@@ -1,0 +1,72 @@
+//! Children of forks run what they have deferred, and nothing that their parent has.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::thread;
+
+use ::support::fork::in_child;
+use ::support::time_limit::repetitions;
+use crossbeam_epoch::{self as epoch, Collector};
+use support::deadline::deadline;
+use support::{Participant, Participants, Thread};
+
+/// What the parent has deferred, and what of that has run.
+static DEFERRED: AtomicUsize = AtomicUsize::new(0);
+static IN_PARENT: AtomicUsize = AtomicUsize::new(0);
+
+fn defer(participant: &impl Participant, count: usize, ran: &'static AtomicUsize) {
+    let guard = participant.pin();
+    (0..count).for_each(|_| guard.defer(|| ran.fetch_add(1, AcqRel)));
+}
+
+/// Forks `beside` a thread that defers, flushes, and holds each lock now and then.
+fn child_runs_its_own(way: &impl Participants, beside: bool) {
+    static IN_CHILD: AtomicUsize = AtomicUsize::new(0);
+    let stop = AtomicBool::new(!beside);
+    let participant = way.participant();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let participant = way.participant();
+            while !stop.load(Relaxed) {
+                DEFERRED.fetch_add(70, Relaxed);
+                defer(&participant, 70, &IN_PARENT);
+                participant.pin().flush();
+            }
+        });
+        for round in 0..repetitions(40) {
+            // Some are in an open bag, some in sealed ones.
+            DEFERRED.fetch_add(round % 150, Relaxed);
+            defer(&participant, round % 150, &IN_PARENT);
+            let before = IN_CHILD.load(Acquire);
+            let guard = (round % 3 == 0).then(|| participant.pin());
+            in_child(|| {
+                drop(guard);
+                let parents = IN_PARENT.load(Acquire);
+                defer(&participant, 100, &IN_CHILD);
+                let other = way.participant();
+                participant.until(|| IN_CHILD.load(Acquire) == before + 100);
+                defer(&other, 3, &IN_CHILD);
+                // A thread of the library runs these.
+                while IN_CHILD.load(Acquire) != before + 103 {
+                    thread::yield_now();
+                }
+                assert_eq!(IN_PARENT.load(Acquire), parents, "the parent's run in the child");
+            });
+        }
+        stop.store(true, Relaxed);
+    });
+    participant.until(|| IN_PARENT.load(Acquire) == DEFERRED.load(Acquire));
+}
+
+/// One after another: a process has one deadline, and children of one test would be those of another's threads.
+#[test]
+fn child_runs_what_it_has_deferred_and_no_more() {
+    let _running = deadline();
+    child_runs_its_own(&Thread, true);
+    child_runs_its_own(epoch::default_collector(), true);
+    // Sections of a domain that is a value never end in a child that has lost their thread.
+    child_runs_its_own(&Collector::new(), false);
+}
