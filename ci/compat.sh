@@ -288,8 +288,8 @@ broken() {
     fail "$test passes although $name"
 }
 echo "-- broken drop-ins"
-broken flush-does-nothing 's/rcu::epoch::flush(guard)/_ = guard/'
-broken functions-run-at-once 's/Section::Thread(_) => unsafe { default_domain().call_unchecked(f, OPTIONS) }/Section::Thread(_) => f()/'
+broken flush-does-nothing 's/local::flush_thread()/{}/'
+broken functions-run-at-once 's/Section::Thread(_) => unsafe { local::defer_in_thread(f, 0) }/Section::Thread(_) => f()/'
 
 unset CARGO_TARGET_DIR CARGO_PROFILE_DEV_OPT_LEVEL RUSTFLAGS RUSTDOCFLAGS
 echo "-- crossbeam-skiplist on both, briefly"

@@ -34,6 +34,7 @@ use stillpoint::rcu::DeferOptions;
 use crate::deferred::{Bag, Deferred, SealedBag};
 use crate::fork;
 use crate::limits::Backlog;
+use crate::schedule::Schedule;
 
 /// Sweeps after which a participant that has not collected counts as idle: some ten milliseconds.
 const IDLE_SWEEPS: u32 = 8;
@@ -41,66 +42,16 @@ const IDLE_SWEEPS: u32 = 8;
 const STEPS: usize = 8;
 /// How long a flush waits for other threads that drop bags: several times what a thread waits for a busy CPU.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// A participant collects each time that it has pinned so often.
-const PINS: u64 = 128;
-/// Nanoseconds that a grace period of a participant's own may take: for each function that it has deferred, and for each pin.
-const TIME_PER_FUNCTION: u64 = 2;
-const TIME_PER_PIN: u64 = 1;
-/// What such a grace period is taken to have cost, at least and at most: it may have waited for a CPU.
-const COST: [u64; 2] = [256, 16_384];
 
 thread_local! {
     /// The thread drops a bag. Until then it drops no other: the functions would nest.
     static IS_DROPPING: Cell<bool> = const { Cell::new(false) };
+    /// The thread is in [`Global::sweep`]: what it defers there must not wait until it counts as idle.
+    static IS_SWEEPING: Cell<bool> = const { Cell::new(false) };
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// When a participant collects. Only its thread uses this.
-pub(crate) struct Schedule {
-    /// The pins until then.
-    pins: Cell<u64>,
-    /// It has flushed: when it is unpinned, what has been deferred goes through a grace period.
-    has_flushed: Cell<bool>,
-    /// The next time it drops the bags of all.
-    drops_all: Cell<bool>,
-    /// The time that the next grace period of its own may take, and what the last one has cost.
-    earned: Cell<u64>,
-    cost: Cell<u64>,
-}
-
-impl Schedule {
-    pub(crate) const fn new() -> Self {
-        Self {
-            pins: Cell::new(PINS),
-            has_flushed: Cell::new(false),
-            drops_all: Cell::new(false),
-            earned: Cell::new(0),
-            cost: Cell::new(0),
-        }
-    }
-
-    /// Counts a pin. Returns `true` if the participant must collect before.
-    #[inline]
-    pub(crate) fn is_due(&self) -> bool {
-        let pins = self.pins.get();
-        if pins == 0 {
-            return true;
-        }
-        self.pins.set(pins - 1);
-        false
-    }
-
-    pub(crate) fn flush(&self) {
-        self.has_flushed.set(true);
-    }
-
-    #[inline]
-    pub(crate) fn has_flushed(&self) -> bool {
-        self.has_flushed.get()
-    }
 }
 
 /// What a participant has deferred. Other threads seal and drop its bags too.
@@ -232,18 +183,21 @@ impl<D: Domain> Global<D> {
         bytes: usize,
     ) {
         let state = self.state();
-        let owned = &mut *owned.0.borrow_mut();
-        let local = match owned {
-            Some(local) if local.generation == state.generation => local,
-            _ => owned.insert(state.add_local()),
-        };
         let is_first = {
+            let owned = &mut *owned.0.borrow_mut();
+            let local = match owned {
+                Some(local) if local.generation == state.generation => local,
+                _ => owned.insert(state.add_local()),
+            };
             let mut bags = lock(&local.bags);
             let is_first = bags.open.is_empty();
+            if is_first && IS_SWEEPING.get() {
+                bags.sweeps = IDLE_SWEEPS;
+            }
             bags.open.push(function, bytes);
             if bags.open.is_full() {
                 bags.seal(self, &state.backlog);
-                schedule.pins.set(0);
+                schedule.collect_soon();
             }
             is_first
         };
@@ -268,22 +222,23 @@ impl<D: Domain> Global<D> {
     fn sweep(&self) {
         let state = self.state();
         state.is_sweeping.store(false, Relaxed);
-        let mut is_any_left = false;
-        for local in state.locals() {
-            let is_idle = {
-                let mut bags = lock(&local.bags);
-                bags.sweeps += 1;
-                let is_idle = bags.has_ended || bags.sweeps > IDLE_SWEEPS;
-                if is_idle {
-                    bags.seal(self, &state.backlog);
-                }
-                is_idle
-            };
-            if is_idle {
-                self.drop_bags(&local, usize::MAX);
+        let (mut idle, mut is_any_left) = (Vec::new(), false);
+        for local in &*lock(&state.locals) {
+            let mut bags = lock(&local.bags);
+            bags.sweeps = bags.sweeps.saturating_add(1);
+            if bags.has_ended || bags.sweeps > IDLE_SWEEPS {
+                bags.seal(self, &state.backlog);
+                idle.push(Arc::clone(local));
+            } else {
+                is_any_left |= !bags.is_empty();
             }
+        }
+        IS_SWEEPING.set(true);
+        for local in &idle {
+            self.drop_bags(local, usize::MAX);
             is_any_left |= !lock(&local.bags).is_empty();
         }
+        IS_SWEEPING.set(false);
         lock(&state.locals).retain(|local| {
             let bags = lock(&local.bags);
             !bags.has_ended || !bags.is_empty()
@@ -300,9 +255,9 @@ impl<D: Domain> Global<D> {
         if IS_DROPPING.get() {
             return;
         }
-        let pins = PINS - schedule.pins.replace(PINS);
+        let (pins, drops_all) = schedule.begin();
         let Some(state) = self.existing() else { return };
-        if schedule.drops_all.take() {
+        if drops_all {
             self.drop_elapsed();
         }
         let local = owned.0.borrow().clone().filter(|local| local.generation == state.generation);
@@ -314,11 +269,10 @@ impl<D: Domain> Global<D> {
             let [functions, count] = mem::take(&mut bags.since);
             drop(bags);
             if !is_empty {
-                schedule
-                    .earned
-                    .set(schedule.earned.get() + pins * TIME_PER_PIN + functions as u64 * TIME_PER_FUNCTION);
-                if schedule.earned.get() >= schedule.cost.get() {
-                    self.lead(schedule);
+                if schedule.may_lead(pins, functions) {
+                    let begin = Instant::now();
+                    self.domain.try_synchronize();
+                    schedule.has_led(begin.elapsed());
                 }
                 // More than it has sealed, so that fewer wait.
                 self.drop_bags(&local, STEPS + 2 * count);
@@ -329,24 +283,11 @@ impl<D: Domain> Global<D> {
         }
     }
 
-    /// Tries a grace period, which serves all participants.
-    fn lead(&self, schedule: &Schedule) {
-        let begin = Instant::now();
-        self.domain.try_synchronize();
-        let [least, most] = COST;
-        schedule.cost.set((begin.elapsed().as_nanos() as u64).clamp(least, most));
-        schedule.earned.set(0);
-    }
-
     /// After the participant was unpinned, and has flushed: all that has been deferred goes through a grace period, unless
     /// it would wait for a thread that is pinned. Drops nothing.
     #[cold]
     pub(crate) fn after_flush(&self, schedule: &Schedule) {
-        schedule.has_flushed.set(false);
-        if self.try_all() {
-            schedule.drops_all.set(true);
-            schedule.pins.set(0);
-        }
+        schedule.end_flush(self.try_all());
     }
 
     /// Seals all bags, and tries a grace period. Returns `true` if bags wait.

@@ -83,8 +83,8 @@ impl Guard {
 
     /// Calls `f` when all threads that are pinned now have been unpinned.
     ///
-    /// In a thread that pins, when it has no guard yet, or that calls [`flush`](Self::flush), or in a thread of the
-    /// library, within some milliseconds if no thread stays pinned. Never in a call of this function, and never when a
+    /// In this thread, when it pins and has no guard yet; in a thread that calls [`flush`](Self::flush); or in a thread of
+    /// the library, within some ten milliseconds if no thread stays pinned. Never in a call of this function, and never when a
     /// guard is dropped: so `f` may take a lock that is held then. It must not panic: a panic is reported and goes no
     /// further. Unless its closure is larger than a pointer, nothing is allocated for it. Never blocks.
     ///

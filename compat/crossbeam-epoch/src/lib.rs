@@ -45,6 +45,7 @@ mod local;
 mod owned;
 mod pointable;
 mod pointer;
+mod schedule;
 mod shared;
 
 pub use atomic::{Atomic, CompareExchangeError};

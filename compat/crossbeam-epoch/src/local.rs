@@ -11,7 +11,8 @@ use stillpoint::{rcu, srcu};
 
 use crate::collector::{Collector, DEFAULT, DefaultDomain, MULTI_COPY_ATOMIC};
 use crate::deferred::Deferred;
-use crate::global::{Owned, Schedule};
+use crate::global::Owned;
+use crate::schedule::Schedule;
 
 /// What a thread has in the default collector.
 struct Thread {

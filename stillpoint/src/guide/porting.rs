@@ -146,7 +146,7 @@
 //! | `guard.flush()` | hardly needed; [`flush`](crate::rcu::flush) |
 //! | `Collector`, `LocalHandle` | [`domain!`](crate::domain), or [`srcu::Domain`](crate::srcu::Domain) for a domain that is a value |
 //! | `epoch::unprotected()` | [`get_mut`](crate::rcu::Atomic::get_mut), [`take`](crate::rcu::Atomic::take), [`into_inner`](crate::rcu::Rcu::into_inner) |
-//! | no way to wait | [`synchronize`](crate::rcu::synchronize), [`Retired::wait`](crate::rcu::Retired::wait), [`GracePeriod`](crate::rcu::GracePeriod), [`barrier`](crate::rcu::barrier) |
+//! | no way to wait | [`synchronize`](crate::rcu::synchronize), [`try_synchronize`](crate::Domain::try_synchronize), [`Retired::wait`](crate::rcu::Retired::wait), [`GracePeriod`](crate::rcu::GracePeriod), [`barrier`](crate::rcu::barrier) |
 //!
 //! Data structures that link nodes:
 //!
