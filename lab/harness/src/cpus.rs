@@ -10,9 +10,9 @@ use super::{crew, pin};
 
 /// The most CPUs that are measured.
 const MOST: usize = 8;
-/// The time of a measurement; and of one thread alone, which is repeated.
+/// The time of a measurement; and of one thread alone, which is repeated, at first more often.
 const TIME: Duration = Duration::from_millis(24);
-const ALONE: Duration = Duration::from_millis(8);
+const ALONE: Duration = Duration::from_millis(4);
 
 /// Measures how many CPUs threads get.
 pub trait Meter {
@@ -39,7 +39,9 @@ impl Meter for Spinners {
         if cpus.len() == 1 {
             return Ok(1.0);
         }
-        self.alone = self.alone.max(spin(&cpus[..1], ALONE)?);
+        for _ in 0..if self.alone == 0.0 { 10 } else { 2 } {
+            self.alone = self.alone.max(spin(&cpus[..1], ALONE)?);
+        }
         Ok(spin(cpus, TIME)? / self.alone)
     }
 }
@@ -74,12 +76,14 @@ fn spin(cpus: &[usize], time: Duration) -> anyhow::Result<f64> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "measure"))]
 mod tests {
     use super::*;
+    use crate::profile::tests::alone;
 
     #[test]
     fn thread_of_one_cpu_is_given_one() {
+        let _alone = alone();
         let cpu = pin::allowed().expect("CPUs")[0];
         let bound = std::thread::spawn(move || {
             pin::to(cpu).expect("it may use the CPU");
@@ -90,6 +94,7 @@ mod tests {
 
     #[test]
     fn threads_are_given_no_more_cpus_than_there_are() {
+        let _alone = alone();
         let mut meter = Spinners::default();
         // The first may be wrong: a thread alone is slow when others run on its CPU.
         let given = (0..20).map(|_| meter.given().expect("threads")).last().expect("a figure");

@@ -213,6 +213,7 @@ mod tests {
     #[test]
     fn cells_are_measured_on_the_cpus_of_each_profile() {
         const SEEN: Metric = Metric::count("cpus", crate::Better::Higher);
+        let _alone = crate::profile::tests::alone();
         let budget = Budget { seconds: 0.01, rounds: Some(2), quick: false, cells: None };
         let (mut recorder, mut systems) = (Recorder::new("test"), [System { name: "system", measure: () }]);
         let plan = Plan::new(budget, 1, &[1, 4], &mut systems, [&SEEN]).in_profiles().expect("CPUs");

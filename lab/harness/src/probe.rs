@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use stillpoint::fence;
 
 use crate::controls::Controls;
+use crate::cpus::{Meter as _, Spinners, most};
 use crate::machine::{Machine, cpu_list};
 use crate::{crew, units};
 
@@ -56,6 +57,7 @@ pub fn facts() -> anyhow::Result<Vec<(&'static str, String)>> {
     let kind = if machine.virtual_machine { ", in a virtual machine" } else { "" };
     line("cpu", format!("{} ({}){kind}", machine.cpu, machine.arch));
     line("cpus", cpus(&machine));
+    line("  given", format!("{:.2} to threads bound to {} of them", Spinners::default().given()?, most()?));
     line("quota", quota().unwrap_or_else(|| "none".into()));
     line("kernel", machine.kernel);
     line(

@@ -1,7 +1,16 @@
 //! The CPUs on which cells are measured: as many as there are, or one, as in a container with one CPU.
 
+use std::sync::OnceLock;
+
 use super::pin;
 use super::schema::Config;
+
+/// Returns the CPUs of the process, also while it is bound to one of them.
+pub fn cpus() -> anyhow::Result<&'static [usize]> {
+    static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
+    let allowed = pin::allowed()?;
+    Ok(CPUS.get_or_init(|| allowed))
+}
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +25,12 @@ impl Profile {
 
     /// Returns the profiles of this machine, of which one CPU has one.
     pub fn every() -> anyhow::Result<&'static [Self]> {
-        Ok(if pin::allowed()?.len() > 1 { &[Self::All, Self::One] } else { &[Self::One] })
+        Ok(if cpus()?.len() > 1 { &[Self::All, Self::One] } else { &[Self::One] })
     }
 
     /// Returns the profile in which a cell is measured now.
     pub fn now() -> anyhow::Result<Self> {
-        Ok(Self::every()?[0])
+        Ok(if pin::allowed()?.len() > 1 { Self::All } else { Self::One })
     }
 
     pub fn name(self) -> &'static str {
@@ -33,27 +42,23 @@ impl Profile {
 
     /// Binds all threads of the process to the CPUs of the profile, until the result is dropped.
     pub(super) fn bind(self) -> anyhow::Result<Option<Bound>> {
-        let allowed = pin::allowed()?;
-        match self {
-            Self::One if allowed.len() > 1 => {
-                pin::all_threads_to(&allowed[..1])?;
-                Ok(Some(Bound { allowed }))
-            }
-            _ => Ok(None),
+        let all = cpus()?;
+        if self == Self::All || all.len() == 1 {
+            return Ok(None);
         }
+        pin::all_threads_to(&all[..1])?;
+        Ok(Some(Bound(all)))
     }
 }
 
 /// Threads that are bound to one CPU.
 #[derive(Debug)]
-pub(super) struct Bound {
-    allowed: Vec<usize>,
-}
+pub(super) struct Bound(&'static [usize]);
 
 impl Drop for Bound {
     fn drop(&mut self) {
         // What was allowed before is allowed still, unless the CPU has gone: then the system has chosen others.
-        let _ = pin::all_threads_to(&self.allowed);
+        let _ = pin::all_threads_to(self.0);
     }
 }
 
@@ -77,8 +82,18 @@ impl Config {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// Other tests bind no threads until the result is dropped.
+    pub(crate) fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        cpus().expect("CPUs");
+        alone
+    }
 
     #[test]
     fn threads_that_can_run_are_known_by_the_parameters() {
@@ -100,6 +115,7 @@ mod tests {
 
     #[test]
     fn profile_of_one_cpu_binds_threads_and_releases_them() {
+        let _alone = alone();
         let before = pin::allowed().expect("CPUs");
         let bound = Profile::One.bind().expect("it may use the CPU");
         let within = std::thread::spawn(pin::allowed).join().expect("no panic").expect("CPUs");

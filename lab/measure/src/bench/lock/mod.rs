@@ -23,6 +23,7 @@ use crate::peers::Lock;
 use crate::peers::pthread::Pthread;
 use crate::peers::pvq::{self, Pvq};
 use crate::peers::spin::{Mcs, Ticket};
+use harness::profile::cpus;
 use harness::{Better, Budget, Metric, Plan, Recorder, Report, Skipped, System, pin, systems};
 use load::{Cell, Outcome, run as run_load};
 
@@ -129,12 +130,12 @@ fn selected(budget: Budget, usual: Vec<Cell>) -> anyhow::Result<Vec<Cell>> {
     let Some((_, set)) = SETS.iter().find(|set| set.0 == name) else {
         bail!("no such set of cells: {name}; there are {}", SETS.map(|set| set.0).join(", "));
     };
-    Ok(set(pin::allowed()?.len()))
+    Ok(set(cpus()?.len()))
 }
 
 /// Measures 1 to 32 threads a CPU with a microsecond of work under the lock and one without.
 pub fn by_threads(budget: Budget) -> anyhow::Result<Report> {
-    let cpus = pin::allowed()?.len();
+    let cpus = cpus()?.len();
     let threads = [1, cpus, 2 * cpus, 4 * cpus, 8 * cpus, 32 * cpus];
     let mut cells: Vec<Cell> = threads.iter().map(|&threads| Cell::new(threads, 1000, 1000)).collect();
     cells.dedup();
@@ -206,7 +207,7 @@ mod tests {
         let budget = |cells| Budget { seconds: 1.0, rounds: None, quick: false, cells };
         for (name, set) in SETS {
             let cells = selected(budget(Some(name)), Vec::new()).expect("a known set");
-            assert!(!cells.is_empty() && cells == set(pin::allowed().expect("CPUs").len()), "{name}");
+            assert!(!cells.is_empty() && cells == set(cpus().expect("CPUs").len()), "{name}");
         }
         assert_eq!(selected(budget(None), grid()).expect("the usual cells").len(), grid().len());
         assert!(selected(budget(Some("none")), Vec::new()).is_err());
