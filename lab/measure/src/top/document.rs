@@ -1,7 +1,6 @@
 //! What a sample says: the fields that are shown. All may be missing, as in pages of other versions of the library, and
 //! fields that are not known here are ignored.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
