@@ -15,7 +15,7 @@
 //! misses nothing that was in its own chain during all of the lookup: such an entry keeps all buckets before it in the
 //! chain, as only the last one is freed (2).
 
-use core::panic::RefUnwindSafe;
+use core::panic::AssertUnwindSafe;
 use core::ptr::NonNull;
 
 use crate::bucket::{Bucket, Hashed};
@@ -25,14 +25,15 @@ use crate::memory::{NoMemory, Zeroed};
 use crate::model::NoMemory;
 use crate::sync::{Domain, Mutex, Shared};
 
+/// Buckets of one allocation.
 #[cfg(not(loom))]
-pub type Buckets<E, D> = Zeroed<Bucket<E, D>>;
+pub type Slab<B> = Zeroed<B>;
 
 #[cfg(loom)]
-pub type Buckets<E, D> = Box<[Bucket<E, D>]>;
+pub type Slab<B> = Box<[B]>;
 
 /// Allocates empty buckets.
-pub fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Result<Buckets<E, D>, NoMemory> {
+pub fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Result<Slab<Bucket<E, D>>, NoMemory> {
     #[cfg(loom)]
     return Ok((0..buckets).map(|_| Bucket::new()).collect());
     // SAFETY: an empty bucket consists of zeros: a header without bits, and null pointers.
@@ -51,27 +52,26 @@ const FRACTION: usize = 16;
 pub struct Overflow<E: Hashed, D: Domain> {
     /// Buckets of a slab.
     slab: usize,
-    slabs: Mutex<Slabs<E, D>>,
+    /// A panic for want of memory leaves them as they were.
+    slabs: AssertUnwindSafe<Mutex<Slabs<Bucket<E, D>>>>,
 }
 
-struct Slabs<E: Hashed, D: Domain> {
-    all: Vec<Buckets<E, D>>,
+/// Of any type: whether a map may be sent must not depend on what its entries can do.
+struct Slabs<B> {
+    all: Vec<Slab<B>>,
     /// Buckets of the last slab that no chain has had yet.
     unused: usize,
-    free: Vec<NonNull<Bucket<E, D>>>,
+    free: Vec<NonNull<B>>,
 }
 
 // SAFETY: the pointers are to buckets of `all`.
-unsafe impl<E: Hashed, D: Domain> Send for Slabs<E, D> {}
-
-/// A panic for want of memory leaves the slabs as they were.
-impl<E: Hashed, D: Domain> RefUnwindSafe for Overflow<E, D> {}
+unsafe impl<B: Send> Send for Slabs<B> {}
 
 impl<E: Hashed, D: Domain> Overflow<E, D> {
     /// Does not allocate. `buckets` is the number of those in which chains begin.
     pub fn new(buckets: usize) -> Self {
         let slabs = Slabs { all: Vec::new(), unused: 0, free: Vec::new() };
-        Self { slab: (buckets / FRACTION).max(LEAST), slabs: Mutex::new(slabs) }
+        Self { slab: (buckets / FRACTION).max(LEAST), slabs: AssertUnwindSafe(Mutex::new(slabs)) }
     }
 
     /// Returns a free bucket, under the lock of a stripe.
@@ -93,7 +93,7 @@ impl<E: Hashed, D: Domain> Overflow<E, D> {
     }
 }
 
-impl<E: Hashed, D: Domain> Slabs<E, D> {
+impl<E: Hashed, D: Domain> Slabs<Bucket<E, D>> {
     /// Returns a bucket that no chain has had yet.
     fn next(&mut self, slab: usize) -> NonNull<Bucket<E, D>> {
         if self.unused == 0 {

@@ -24,7 +24,7 @@ use crate::bucket::{Bucket, Hashed, Moved};
 use crate::memory::{self, NoMemory};
 #[cfg(loom)]
 use crate::model::NoMemory;
-use crate::overflow::{Buckets, Overflow, allocate};
+use crate::overflow::{Overflow, Slab, allocate};
 use crate::stripes::{Stripe, Stripes};
 use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, step};
 
@@ -38,7 +38,7 @@ const SHARE: usize = if cfg!(loom) { 1 } else { 8 };
 /// One table. It does not own the entries.
 pub struct Table<E: Hashed, D: Domain> {
     /// A power of two of them.
-    pub buckets: Buckets<E, D>,
+    pub buckets: Slab<Bucket<E, D>>,
     pub overflow: Overflow<E, D>,
     pub next: Atomic<Table<E, D>, D>,
     /// Buckets that writers have undertaken to move.
