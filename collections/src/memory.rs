@@ -161,4 +161,32 @@ mod tests {
             numbers[len - 1] = 1;
         }
     }
+
+    /// A thread that is throttled may wait for the one that frees a table, and that one for each thread that can run.
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "there are no CPUs")]
+    fn memory_is_freed_without_yields() {
+        use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+        use std::{fs, thread};
+
+        let switches = || -> u64 {
+            let status = fs::read_to_string("/proc/thread-self/status").expect("a file of the kernel");
+            let counts = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
+            counts.map(|(_, count)| count.trim().parse::<u64>().expect("a number")).sum()
+        };
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let cpus = thread::available_parallelism().map_or(1, usize::from);
+            let spin = || while !stop.load(Relaxed) {};
+            (0..=cpus).for_each(|_| _ = scope.spawn(spin));
+            // SAFETY: zeros are a number.
+            let untouched = unsafe { Zeroed::<u64>::new(256 << 17) }.expect("memory");
+            let before = switches();
+            drop(untouched);
+            let switches = switches() - before;
+            stop.store(true, Relaxed);
+            assert!(switches < 32, "{switches} switches");
+        });
+    }
 }

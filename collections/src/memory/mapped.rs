@@ -1,15 +1,14 @@
 //! Memory that the kernel maps.
 
 use core::ptr;
-use std::thread;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Memory from this size on is mapped.
 pub const LARGE: usize = 64 << 10;
 
-/// What is unmapped at a time: 64 pages, on most machines.
-const PIECE: usize = 256 << 10;
+/// What is unmapped at a time: the kernel needs less than a millisecond for it.
+const PIECE: usize = 4 << 20;
 
 /// The size of a huge page, on most machines.
 const HUGE: usize = 2 << 20;
@@ -59,8 +58,10 @@ pub unsafe fn allow_huge_pages(start: *mut u8, size: usize) {
     }
 }
 
-/// Gives memory back, its pages in pieces: the kernel lets no other thread change mappings while it removes one, and the CPU may
-/// be shared with a thread that has more to lose.
+/// Gives memory back, its pages in pieces: the kernel lets no other thread change mappings while it removes one.
+///
+/// Without yields in between: a thread that is throttled may wait for this one, which would wait for every thread that can
+/// run.
 ///
 /// # Safety
 ///
@@ -71,7 +72,6 @@ pub unsafe fn unmap(start: *mut u8, size: usize) {
         let _ = unsafe {
             madvise(start.byte_add(offset).cast(), PIECE.min(size - offset), Advice::LinuxDontNeed)
         };
-        thread::yield_now();
     }
     // SAFETY: the caller's contract. It may fail if it would split a mapping: only addresses are lost then.
     let _ = unsafe { munmap(start.cast(), size) };
