@@ -32,6 +32,8 @@ pub mod copy_map;
 #[cfg(not(loom))]
 mod exclusive;
 #[cfg(not(loom))]
+mod hash;
+#[cfg(not(loom))]
 pub mod hash_map;
 #[cfg(not(loom))]
 pub mod hash_set;

@@ -152,6 +152,24 @@ fn pair_behind_an_unlinked_bucket_stays_found() {
     });
 }
 
+/// The chain of another bucket gets the bucket as soon as it is unlinked, and not before.
+/// Refutes: overflow-freed-before-unlinked
+#[test]
+fn bucket_that_another_chain_takes_belongs_to_no_other() {
+    const MIDDLE: u64 = key(0, 2, 2);
+    const STAYS: [u64; 3] = [key(0, 1, 1), key(0, 3, 3), key(1, 5, 5)];
+    const ADDED: u64 = key(1, 6, 6);
+    check(0, 2, || {
+        let map: Arc<Map> = map(2, &[STAYS[0], MIDDLE, STAYS[1], STAYS[2]]);
+        let other = spawn(&map, |map| assert_eq!(insert(map, ADDED, ADDED), None));
+        assert_eq!(remove(&map, MIDDLE), Some(MIDDLE));
+        other.join().unwrap();
+        let found = |key| get(&map, key) == Some(key);
+        assert!(STAYS.into_iter().chain([ADDED]).all(found), "a key is missing that stays");
+        assert_eq!(get(&map, MIDDLE), None);
+    });
+}
+
 /// A removal that looks at a head only finds nothing if the key has no entry.
 /// Refutes: overflow-not-considered
 #[test]
@@ -273,6 +291,54 @@ fn next_table_is_published_with_all_pairs() {
         writer.join().unwrap();
         reader.join().unwrap();
         assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [Some(7); 2]);
+    });
+}
+
+/// Two chains become one, and each is moved by another thread.
+/// Refutes: shrunk-without-lock
+#[test]
+fn chains_that_become_one_keep_their_pairs() {
+    const LEFT: u64 = key(0, 1, 1);
+    const RIGHT: u64 = key(1, 1, 2);
+    check(0, 2, || {
+        let map: Arc<Map> = map(2, &[LEFT, RIGHT]);
+        resize(&map, 1);
+        let writer = spawn(&map, |map| assert_eq!(insert(map, RIGHT, 7), Some(RIGHT)));
+        assert_eq!(insert(&map, LEFT, 7), Some(LEFT));
+        writer.join().unwrap();
+        assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [Some(7); 2]);
+    });
+}
+
+/// The hasher says that all pairs that move belong into the chain that the other thread changes.
+/// Refutes: hash-of-another-chain
+#[test]
+fn hasher_that_lies_harms_no_other_chain() {
+    const LEFT: u64 = key(0, 1, 1);
+    const RIGHT: u64 = key(1, 2, 2);
+    check(0, 2, || {
+        let map: Arc<Map> = map(2, &[LEFT, RIGHT]);
+        resize(&map, 4);
+        let insert = |map: &Map, key| _ = map.insert(key, [&words([key]); 2], &|_| LEFT, &());
+        let writer = spawn(&map, move |map| insert(map, RIGHT));
+        insert(&map, LEFT);
+        writer.join().unwrap();
+        assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [LEFT, RIGHT].map(Some));
+    });
+}
+
+/// The other thread has moved the last chain, and has not published the next table yet.
+/// Refutes: resize-not-awaited
+#[test]
+fn table_shrinks_once_a_resize_that_is_under_way_is_over() {
+    check(0, 2, || {
+        let map: Arc<Map> = map(2, &[OLD]);
+        resize(&map, 8);
+        let writer = spawn(&map, |map| assert_eq!(insert(map, OLD, 7), Some(OLD)));
+        map.shrink_to_fit(&|key| key[0], &());
+        let buckets = map.current(&()).expect("a table").len();
+        writer.join().unwrap();
+        assert_eq!((buckets, get(&map, OLD)), (4, Some(7)));
     });
 }
 

@@ -209,6 +209,26 @@ fn entry_behind_an_empty_bucket_is_found() {
     });
 }
 
+/// The chain of another bucket gets the bucket as soon as it is unlinked, and not before.
+/// Refutes: chained-freed-before-unlinked
+#[test]
+fn bucket_that_another_chain_takes_belongs_to_no_other() {
+    const ADDED: [u64; 2] = [key(1, 9, 7), key(1, 10, 8)];
+    check(0, 2, || {
+        let map = map_with_room(32, &FULL);
+        // Two buckets behind the first one, of which both are unlinked.
+        let more = [11, 12, 13, 14, 15, 16].map(|top| key(0, top, 0));
+        more.into_iter().for_each(|key| assert_eq!(insert(&map, key, key), None));
+        more[..5].iter().for_each(|&key| assert_eq!(remove(&map, key), Some(key)));
+        assert_eq!(remove(&map, OLD), Some(OLD));
+        FULL[..SLOTS].iter().for_each(|&key| assert_eq!(insert(&map, key | 1, key), None));
+        let other = spawn(&map, |map| ADDED.iter().for_each(|&key| assert_eq!(insert(map, key, key), None)));
+        assert_eq!(remove(&map, more[5]), Some(more[5]));
+        other.join().unwrap();
+        assert_eq!(ADDED.map(|key| get(&map, key)), ADDED.map(Some));
+    });
+}
+
 /// A lookup in a bucket that the chain of another bucket takes.
 #[test]
 fn lookup_in_a_freed_bucket_finds_no_entry_of_another_chain() {

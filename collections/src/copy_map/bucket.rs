@@ -213,6 +213,6 @@ mod tests {
 
     #[test]
     fn pairs_of_numbers_fill_two_lines() {
-        assert_eq!((Plain::WORDS, Plain::SPARE, Plain::FULL), (16, 0, 4));
+        assert_eq!((Plain::WORDS, Plain::SPARE, Plain::ROOM), (16, 0, 20));
     }
 }

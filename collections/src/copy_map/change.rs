@@ -6,12 +6,12 @@ use super::shape::{Shape, Words};
 use super::tables::{LEAST, Rehash, Tables};
 use crate::sync::{Domain, step};
 
-/// A table grows when it has an overflow bucket for so many of its buckets, and five quarters of the entries that it has
-/// room for. If the hashes are random, and nothing was removed, a table of pairs of numbers has both at the same time: five
-/// entries for each bucket, of seven that have room.
+/// A table grows when it has an overflow bucket for so many of its buckets, and more entries than it has room for. If the
+/// hashes are random, and nothing was removed, a table of pairs of numbers has both at the same time: five entries for each
+/// bucket of seven slots.
 const CHAINED: usize = 8;
 
-/// Or when it has so many, half of those that have a number, and half of the entries.
+/// Or when it has so many, half of those that have a number, and entries for half of its room.
 const MOST: usize = NEXT as usize / 2;
 
 /// Tables above that many buckets count their entries, before they grow, in some insertions only.

@@ -9,6 +9,7 @@ use stillpoint::rcu::{self, Global};
 use super::plain::{Pair, Plain, decode, encode};
 use super::shape::Words;
 use super::tables::Tables;
+use crate::hash::hash_of;
 use crate::hash_map::TryReserveError;
 
 /// A hash map of plain pairs that many threads use at the same time: see the [module](super).
@@ -89,7 +90,7 @@ impl<K: Plain, V: Plain, S> CopyMap<K, V, S> {
         self.len() == 0
     }
 
-    /// Returns the number of entries that the table has room for. If the hashes are random, it grows a little later.
+    /// Returns the number of entries that the table has room for before it grows.
     pub fn capacity(&self) -> usize {
         self.tables.capacity(&rcu::enter())
     }
@@ -113,13 +114,23 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
 
     #[inline(always)]
     pub(super) fn rehash(&self) -> impl Fn(&Words) -> u64 + '_ {
-        |key| self.hasher.hash_one(decode::<K>(key))
+        |key| hash_of(&self.hasher, &decode::<K>(key))
+    }
+
+    /// Computed once for each operation: a hasher that returns something else each time must not keep one from ending.
+    #[inline(always)]
+    fn hash_of(&self, key: &K) -> u64 {
+        hash_of(&self.hasher, key)
     }
 
     /// Returns the value of a key.
     #[inline]
     pub fn get(&self, key: &K) -> Option<V> {
-        let hash = self.hasher.hash_one(key);
+        self.get_hashed(self.hash_of(key), key)
+    }
+
+    #[inline(always)]
+    fn get_hashed(&self, hash: u64, key: &K) -> Option<V> {
         let value = self.tables.get(hash, &encode(key), &rcu::enter())?;
         Some(decode(&value))
     }
@@ -134,7 +145,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     #[inline]
     #[track_caller]
     pub fn insert(&self, key: K, value: V) -> Option<V> {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash_of(&key);
         let pair = [&encode(&key), &encode(&value)];
         let old = self.tables.insert(hash, pair, &self.rehash(), &rcu::enter())?;
         Some(decode(&old))
@@ -143,7 +154,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     /// Removes the entry of a key, and returns the value.
     #[inline]
     pub fn remove(&self, key: &K) -> Option<V> {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash_of(key);
         let (Ok(old) | Err(old)) =
             self.tables.remove(hash, &encode(key), None, &self.rehash(), &rcu::enter());
         Some(decode(&old?))
@@ -159,10 +170,15 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     /// assert_eq!(uses.remove_if(&1, |uses| uses == 0), Some(0));
     /// assert_eq!(uses.remove_if(&2, |uses| uses == 0), None);
     /// ```
-    pub fn remove_if(&self, key: &K, mut f: impl FnMut(V) -> bool) -> Option<V> {
-        let mut value = self.get(key)?;
+    pub fn remove_if(&self, key: &K, f: impl FnMut(V) -> bool) -> Option<V> {
+        let hash = self.hash_of(key);
+        self.remove_value_if(hash, key, self.get_hashed(hash, key)?, f)
+    }
+
+    /// [`remove_if`](Self::remove_if) for a key that has `value`, or had it.
+    fn remove_value_if(&self, hash: u64, key: &K, mut value: V, mut f: impl FnMut(V) -> bool) -> Option<V> {
         while f(value) {
-            match self.remove_exact(key, &value) {
+            match self.remove_exact(hash, key, &value) {
                 Ok(()) => return Some(value),
                 Err(current) => value = current?,
             }
@@ -171,8 +187,8 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     }
 
     /// Removes the entry of a key with this value.
-    fn remove_exact(&self, key: &K, value: &V) -> Result<(), Option<V>> {
-        let (hash, expected) = (self.hasher.hash_one(key), encode(value));
+    fn remove_exact(&self, hash: u64, key: &K, value: &V) -> Result<(), Option<V>> {
+        let expected = encode(value);
         match self.tables.remove(hash, &encode(key), Some(&expected), &self.rehash(), &rcu::enter()) {
             Ok(_) => Ok(()),
             Err(current) => Err(current.as_ref().map(decode)),
@@ -196,8 +212,12 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     /// ```
     #[track_caller]
     pub fn compare_exchange(&self, key: K, current: Option<V>, new: V) -> Result<(), Option<V>> {
-        let hash = self.hasher.hash_one(key);
-        let (pair, expected) = ([&encode(&key), &encode(&new)], current.as_ref().map(encode));
+        self.exchange_hashed(self.hash_of(&key), &key, current, new)
+    }
+
+    #[track_caller]
+    fn exchange_hashed(&self, hash: u64, key: &K, current: Option<V>, new: V) -> Result<(), Option<V>> {
+        let (pair, expected) = ([&encode(key), &encode(&new)], current.as_ref().map(encode));
         let exchanged = self.tables.exchange(hash, pair, expected.as_ref(), &self.rehash(), &rcu::enter());
         exchanged.map_err(|current| current.as_ref().map(decode))
     }
@@ -215,17 +235,13 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     /// ```
     #[track_caller]
     pub fn get_or_insert_with(&self, key: K, f: impl FnOnce() -> V) -> V {
-        if let Some(value) = self.get(&key) {
+        let hash = self.hash_of(&key);
+        if let Some(value) = self.get_hashed(hash, &key) {
             return value;
         }
         let value = f();
-        loop {
-            match self.compare_exchange(key, None, value) {
-                Ok(()) => return value,
-                Err(Some(current)) => return current,
-                Err(None) => {}
-            }
-        }
+        let inserted = self.exchange_hashed(hash, &key, None, value);
+        inserted.map_or_else(|current| current.expect("an entry, or it is inserted"), |()| value)
     }
 
     /// [`get_or_insert_with`](Self::get_or_insert_with) for a value that is there.
@@ -249,10 +265,11 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     /// ```
     #[track_caller]
     pub fn update(&self, key: &K, mut f: impl FnMut(V) -> V) -> Option<V> {
-        let mut value = self.get(key)?;
+        let hash = self.hash_of(key);
+        let mut value = self.get_hashed(hash, key)?;
         loop {
             let new = f(value);
-            match self.compare_exchange(*key, Some(value), new) {
+            match self.exchange_hashed(hash, key, Some(value), new) {
                 Ok(()) => return Some(new),
                 Err(current) => value = current?,
             }
@@ -269,10 +286,11 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
         mut update: impl FnMut(V) -> V,
         mut insert: impl FnMut() -> V,
     ) -> V {
-        let mut value = self.get(&key);
+        let hash = self.hash_of(&key);
+        let mut value = self.get_hashed(hash, &key);
         loop {
             let new = value.map_or_else(&mut insert, &mut update);
-            match self.compare_exchange(key, value, new) {
+            match self.exchange_hashed(hash, &key, value, new) {
                 Ok(()) => return new,
                 Err(current) => value = current,
             }
@@ -301,13 +319,14 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     /// ```
     #[track_caller]
     pub fn compute(&self, key: &K, mut f: impl FnMut(Option<V>) -> Option<V>) -> Option<V> {
-        let mut value = self.get(key);
+        let hash = self.hash_of(key);
+        let mut value = self.get_hashed(hash, key);
         loop {
             let new = f(value);
             let changed = match (value, new) {
                 (None, None) => return None,
-                (current, Some(new)) => self.compare_exchange(*key, current, new),
-                (Some(current), None) => self.remove_exact(key, &current),
+                (current, Some(new)) => self.exchange_hashed(hash, key, current, new),
+                (Some(current), None) => self.remove_exact(hash, key, &current),
             };
             match changed {
                 Ok(()) => return new,
@@ -322,8 +341,11 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     /// the new one too. Entries that are inserted during the call may stay.
     pub fn retain(&self, mut f: impl FnMut(K, V) -> bool) {
         for (key, value) in self {
-            if !f(key, value) && self.remove_exact(&key, &value).is_err() {
-                self.remove_if(&key, |value| !f(key, value));
+            if !f(key, value) {
+                let hash = self.hash_of(&key);
+                if let Err(Some(current)) = self.remove_exact(hash, &key, &value) {
+                    self.remove_value_if(hash, &key, current, |value| !f(key, value));
+                }
             }
         }
     }

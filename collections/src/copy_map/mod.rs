@@ -51,8 +51,9 @@
 //!   spin, then yield, then sleep.
 //! - A signal handler may look keys up. It must not change a map, nor iterate: both allocate. The child of a `fork` may do so
 //!   if no other thread was changing the map; otherwise it may look keys up, and a change may never end.
-//! - Hashers must spread the lowest bits and the highest eight, as for the map of the standard library. Keys whose hashes are
-//!   equal are searched one after the other. Keys are hashed again when they move.
+//! - Keys whose hashes are equal are searched one after the other. Hashers need not spread the bits of a key: the map does
+//!   that with what they return. One that returns different hashes for a key loses its entry. Keys are hashed again when
+//!   they move.
 //! - The map ends the program where there is no memory for an entry, as the standard library does. A table that cannot grow or
 //!   shrink for want of memory stays as it is.
 //! - The number of entries is counted on each CPU: 128 bytes for each, allocated by the first insertion.

@@ -77,8 +77,13 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         };
         let mut hashes = hashes.iter();
         let incomplete = Incomplete;
+        // The bits that the chains of both tables have in common, whatever the hasher says: no other thread may change those
+        // chains of the next table.
+        let common = table.len().min(next.len()) as u64 - 1;
         locked.for_each(|pair| {
             let (Some(&hash), Some((key, value))) = (hashes.next(), pair) else { return };
+            let mut hash = hash;
+            step!("hash-of-another-chain", hash = hash & !common | index as u64 & common);
             // Only chains of a smaller table take pairs of several chains.
             let target = next.chain(hash);
             let target = if next.len() >= table.len() { Ok(target.own()) } else { target.lock() };
@@ -102,9 +107,8 @@ impl<S: Shape, D: Domain> Tables<S, D> {
     /// entries come and go, and chains keep the buckets that they needed at times. Without memory, the table stays as it is.
     #[cold]
     pub fn grow(&self, table: &Table<S, D>, are_numbers_scarce: bool, section: &D::Section) {
-        let least =
-            if are_numbers_scarce { S::FULL / 2 * table.len() } else { S::FULL * table.len() / 4 * 5 };
-        if self.is_current(table, section) && self.len() >= least {
+        let most = if are_numbers_scarce { table.room() / 2 } else { table.room() };
+        if self.is_current(table, section) && self.len() > most {
             let _ = table.try_resize(table.len() * 2, section);
         }
     }
@@ -134,7 +138,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
         let Some(next) = table.next.load(section).as_ref() else { return };
         (0..table.len()).for_each(|index| self.move_chain(table, next, index, rehash, section));
         // Another thread may have moved the last chain, and be about to publish the next table.
-        (0..).take_while(|_| self.is_current(table, section)).for_each(pause);
+        step!("resize-not-awaited", (0..).take_while(|_| self.is_current(table, section)).for_each(pause));
     }
 
     /// Makes room for more entries, and keeps it until [`shrink_to_fit`](Self::shrink_to_fit).

@@ -24,6 +24,7 @@ pub trait Shape: Send + Sync + 'static {
     const WORDS: usize = (2 + Self::SLOTS * (Self::KEY + Self::VALUE)).next_multiple_of(LINE);
     /// Slots of a bucket that stay free. A value of several words is not replaced in its place.
     const SPARE: usize = if Self::VALUE > 1 { 1 } else { 0 };
-    /// Entries for each bucket, on average, that a table has room for.
-    const FULL: usize = if Self::SLOTS - Self::SPARE < MAX_SLOTS { 3 } else { 4 };
+    /// Entries that a table has room for, in each four buckets. If the hashes are random, one in eight buckets has
+    /// overflowed then.
+    const ROOM: usize = if Self::SLOTS - Self::SPARE < MAX_SLOTS { 15 } else { 20 };
 }

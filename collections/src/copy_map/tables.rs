@@ -75,6 +75,11 @@ impl<S: Shape, D: Domain> Table<S, D> {
         self.mask + 1
     }
 
+    /// Returns the number of entries that the table has room for.
+    pub fn room(&self) -> usize {
+        self.len().saturating_mul(S::ROOM) / 4
+    }
+
     /// Returns the chain of a bucket.
     #[inline(always)]
     pub fn chain_at(&self, index: usize) -> Chain<'_, S> {
@@ -131,14 +136,14 @@ impl<S: Shape, D: Domain> Tables<S, D> {
 
     /// Returns the number of entries that the current table has room for.
     pub fn capacity(&self, section: &D::Section) -> usize {
-        self.current(section).map_or(0, |table| table.len() * S::FULL)
+        self.current(section).map_or(0, Table::room)
     }
 
     /// Returns how many buckets have room for as many entries.
     pub fn buckets_for(&self, entries: usize) -> usize {
         // Relaxed: only the number.
         let reserved = self.reserved.load(Relaxed);
-        entries.div_ceil(S::FULL).next_power_of_two().max(reserved).max(LEAST)
+        (entries.div_ceil(S::ROOM) * 4).next_power_of_two().max(reserved).max(LEAST)
     }
 
     /// Returns the table that is not the next of another one.

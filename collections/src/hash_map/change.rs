@@ -9,6 +9,7 @@ use equivalent::Equivalent;
 use super::attempts::{self, Attempts};
 use super::map::{inserted, returned};
 use super::{Entry, HashMap};
+use crate::hash::hash_of;
 use crate::recycled;
 use crate::sync::{Domain, Owned, Shared};
 use crate::walk::Walk;
@@ -39,7 +40,7 @@ where
     #[track_caller]
     pub fn replace<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> Option<(&'g K, &'g V)> {
         self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(&key);
+        let hash = hash_of(&self.hasher, &key);
         let mut new = Owned::from(recycled::new(Entry { hash, key, value }));
         if let Some(spot) = self.spot(hash, &new.key, guard) {
             match spot.insert(&self.tables, hash, new, &self.domain, guard) {
@@ -96,7 +97,7 @@ where
         guard: &'g D::Section,
     ) -> Result<&'g V, OccupiedError<'g, V>> {
         self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(&key);
+        let hash = hash_of(&self.hasher, &key);
         match self.insert_if_absent(Entry { hash, key, value }, guard) {
             Ok(new) => Ok(&new.value),
             Err((entry, unused)) => Err(OccupiedError { current: &entry.value, not_inserted: unused.value }),
@@ -167,7 +168,7 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(key);
+        let hash = hash_of(&self.hasher, key);
         if let Some(spot) = self.spot(hash, key, guard) {
             let entry = spot.entry.as_ref()?;
             if spot.remove(&self.tables, hash, &self.domain, guard) {
@@ -218,7 +219,7 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(key);
+        let hash = hash_of(&self.hasher, key);
         let mut attempts = Attempts::new(&self.precedence, hash);
         loop {
             let watch = attempts.begin();

@@ -6,6 +6,7 @@ use core::hash::{BuildHasher, Hash};
 use super::attempts::{self, Attempts};
 use super::map::{inserted, returned};
 use super::{Entry, HashMap};
+use crate::hash::hash_of;
 use crate::sync::{Domain, Owned};
 
 /// What to do with the entry of a key.
@@ -60,7 +61,7 @@ where
     #[track_caller]
     pub fn get_or_insert_with<'g>(&'g self, key: K, f: impl FnOnce() -> V, guard: &'g D::Section) -> &'g V {
         self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(&key);
+        let hash = hash_of(&self.hasher, &key);
         if let Some(entry) = self.tables.find(hash, |entry| entry.key == key, guard) {
             return &entry.value;
         }
@@ -198,7 +199,7 @@ where
         guard: &'g D::Section,
     ) -> Compute<'g, K, V, T> {
         self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(&key);
+        let hash = hash_of(&self.hasher, &key);
         let mut attempts = Attempts::new(&self.precedence, hash);
         loop {
             let watch = attempts.begin();

@@ -9,6 +9,7 @@ use equivalent::Equivalent;
 
 use super::iter::IntoIter;
 use super::{Entry, HashMap};
+use crate::hash::hash_of;
 use crate::sync::{Domain, Owned};
 
 /// What the owner of a map does with it. No reader has a reference into the map, so values are changed in place, and
@@ -48,7 +49,7 @@ where
         S: BuildHasher,
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let hash = self.hasher.hash_one(key);
+        let hash = hash_of(&self.hasher, key);
         Some(&mut self.tables.find_mut(hash, |entry| key.equivalent(&entry.key))?.value)
     }
 
@@ -99,7 +100,7 @@ where
         K: Hash + Eq,
         S: BuildHasher,
     {
-        let hash = self.hasher.hash_one(&key);
+        let hash = hash_of(&self.hasher, &key);
         match self.tables.find_mut(hash, |entry| entry.key == key) {
             Some(entry) => (entry.key, entry.value) = (key, value),
             None => self.tables.add(Owned::new(Entry { key, value, hash })),

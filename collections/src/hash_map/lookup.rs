@@ -6,6 +6,7 @@ use core::hash::{BuildHasher, Hash};
 use equivalent::Equivalent;
 
 use super::{Entry, HashMap};
+use crate::hash::hash_of;
 use crate::sync::Domain;
 
 impl<K, V, S, D> HashMap<K, V, S, D>
@@ -71,7 +72,7 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         self.domain.check_section(guard);
-        let hashes = keys.map(|key| self.hasher.hash_one(key));
+        let hashes = keys.map(|key| hash_of(&self.hasher, key));
         self.tables.prefetch(&hashes, guard);
         array::from_fn(|index| {
             let is_it = |entry: &'g Entry<K, V>| keys[index].equivalent(&entry.key);

@@ -11,6 +11,7 @@ use super::Entry;
 use super::attempts::{self, Attempts};
 use super::iter::{Iter, Keys, Values};
 use super::precedence::Precedence;
+use crate::hash::hash_of;
 use crate::spot::Spot;
 use crate::sync::{Domain, Owned};
 use crate::table::Tables;
@@ -267,7 +268,7 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         self.domain.check_section(guard);
-        self.tables.find(self.hasher.hash_one(key), |entry| key.equivalent(&entry.key), guard)
+        self.tables.find(hash_of(&self.hasher, key), |entry| key.equivalent(&entry.key), guard)
     }
 
     #[inline(always)]

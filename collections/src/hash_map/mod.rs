@@ -29,7 +29,7 @@
 //! If entries have no room in their bucket and there are more than four for each bucket, the map allocates a table of
 //! twice the size. From then on each change moves the bucket of its key, and eight others, until all have moved. So
 //! no insertion takes long because the table is large. The kernel provides the memory of the new table page by
-//! page, as buckets move to it, and only then in huge pages. The worker of the domain gives the old table back, in pieces.
+//! page, as buckets move to it, and only then in huge pages. The worker of the domain gives the old table back.
 //! Lookups find the entries of a bucket in the old table until it has moved, and then in the new one. They never wait.
 //! The table shrinks in the same way, if there is less than one entry for each bucket, but keeps the room that was
 //! [reserved](HashMap::reserve).
@@ -69,8 +69,8 @@
 //!   `SeqCst` fence between the two.
 //! - Destructors of entries run in the worker of the domain, except for types that only own memory, or if the
 //!   [options](HashMap::with_defer_options) allow otherwise.
-//! - Hashers must spread the lowest bits, as for the map of the standard library. Keys whose hashes are equal are
-//!   searched one after the other.
+//! - Keys whose hashes are equal are searched one after the other. Hashers need not spread the bits of a key: the map does
+//!   that with what they return. One that returns different hashes for a key loses its entry.
 //! - A global allocator must not use a map: the map allocates under its locks.
 //! - A thread that is preempted while it holds a lock delays the writers of the same part of the hashes. One that is
 //!   preempted while it moves a bucket for others delays the end of the resize, but nothing else.

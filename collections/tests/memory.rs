@@ -2,11 +2,16 @@
 #![cfg(not(loom))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 use stillpoint::rcu;
-use stillpoint_collections::HashMap;
+use stillpoint_collections::{CopyMap, HashMap};
+
+#[path = "hash_map/hashers.rs"]
+#[expect(dead_code, reason = "others are for other tests")]
+mod hashers;
+
+use hashers::Masked;
 
 /// Counts the pieces of memory that may be buckets.
 struct Watched;
@@ -38,42 +43,14 @@ unsafe impl GlobalAlloc for Watched {
 #[global_allocator]
 static ALLOCATOR: Watched = Watched;
 
-/// All keys are in the same bucket, most with fingerprints of their own.
-#[derive(Clone, Copy, Default)]
-struct OneBucket(u64);
-
-impl BuildHasher for OneBucket {
-    type Hasher = Self;
-
-    fn build_hasher(&self) -> Self {
-        Self(0)
-    }
-}
-
-impl Hasher for OneBucket {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = u64::from(bytes[0]) << 56;
-    }
-}
-
-#[test]
-#[cfg_attr(
-    any(stillpoint_portable, not(target_os = "linux")),
-    ignore = "parking_lot's table is aligned as buckets are"
-)]
-fn chained_buckets_are_used_again_and_freed_with_the_map() {
+/// `change` inserts a key, or removes it.
+fn check<M>(map: &M, change: impl Fn(&M, u32, bool)) {
     const KEYS: u32 = 40;
-    let map: HashMap<u32, u32, OneBucket> = HashMap::with_hasher(OneBucket::default());
     let all_in_and_out = || {
-        let guard = rcu::enter();
-        map.insert(0, 0, &guard);
+        change(map, 0, true);
         let empty = LIVE.load(Relaxed);
-        (0..KEYS).for_each(|key| _ = map.insert(key, key, &guard));
-        (0..KEYS).for_each(|key| _ = map.remove(&key, &guard));
+        (0..KEYS).for_each(|key| change(map, key, true));
+        (0..KEYS).for_each(|key| change(map, key, false));
         (empty, LIVE.load(Relaxed))
     };
     let (empty, filled) = all_in_and_out();
@@ -81,6 +58,27 @@ fn chained_buckets_are_used_again_and_freed_with_the_map() {
     for _ in 0..50 {
         assert_eq!(all_in_and_out(), (filled, filled), "chains do not use buckets again");
     }
+}
+
+/// One test, as the pieces are those of the process.
+#[test]
+#[cfg_attr(
+    any(stillpoint_portable, not(target_os = "linux")),
+    ignore = "parking_lot's table is aligned as buckets are"
+)]
+fn chained_buckets_are_used_again_and_freed_with_the_map() {
+    // All keys are in the same bucket, most with tags of their own.
+    let hasher = Masked(0xFF << 56);
+    let map = HashMap::with_hasher(hasher);
+    check(&map, |map, key, is_there| {
+        let guard = rcu::enter();
+        _ = if is_there { map.insert(key, key, &guard) } else { map.remove(&key, &guard) };
+    });
+    drop(map);
+    rcu::barrier();
+    assert_eq!(LIVE.load(Relaxed), 0, "buckets of a map that was dropped");
+    let map = CopyMap::with_hasher(hasher);
+    check(&map, |map, key, is_there| _ = if is_there { map.insert(key, key) } else { map.remove(&key) });
     drop(map);
     rcu::barrier();
     assert_eq!(LIVE.load(Relaxed), 0, "buckets of a map that was dropped");

@@ -1,0 +1,135 @@
+//! Changes of an entry that is replaced while a closure is asked about it, and keys and values that differ in a word.
+
+use std::hash::RandomState;
+
+use crate::{Map, both};
+use support::deadline::deadline;
+
+both! {
+    value_that_was_replaced_since_the_closure_was_asked_is_not_removed: <u64, Pair, RandomState>;
+    retain_asks_again_about_a_value_that_was_replaced: <u64, Pair, RandomState>;
+    closure_of_a_change_is_asked_again_about_the_value_that_came_since: <u64, Pair, RandomState>;
+    keys_that_differ_in_one_word_are_different: <Key, u64, RandomState>;
+}
+
+/// Values that have one word in common.
+type Pair = [u64; 2];
+const OLD: Pair = [1, 1];
+const NEW: [Pair; 2] = [[1, 2], [2, 1]];
+
+fn value_that_was_replaced_since_the_closure_was_asked_is_not_removed<M: Map<u64, Pair, RandomState>>() {
+    let _running = deadline();
+    for new in NEW {
+        let map = M::with_hasher(RandomState::new());
+        // Each removes `OLD` only, which is replaced as soon as the first question is asked.
+        let mut asked = Vec::new();
+        let mut is_old = |value| {
+            if asked.is_empty() {
+                map.insert(7, new);
+            }
+            asked.push(value);
+            value == OLD
+        };
+        map.insert(7, OLD);
+        assert_eq!((map.remove_if(7, &mut is_old), map.get(7)), (None, Some(new)));
+        assert_eq!(asked, [OLD, new]);
+        let mut asked = Vec::new();
+        map.insert(7, OLD);
+        let last = map.compute(7, |value| {
+            if asked.is_empty() {
+                map.insert(7, new);
+            }
+            asked.push(value);
+            value.filter(|&value| value != OLD)
+        });
+        assert_eq!((last, map.get(7), map.len()), (Some(new), Some(new), 1));
+        assert_eq!(asked, [Some(OLD), Some(new)]);
+        // Removed, and inserted by another operation: not the removal's.
+        map.insert(7, OLD);
+        let mut is_first = true;
+        let removed = map.remove_if(7, |_| {
+            if std::mem::take(&mut is_first) {
+                map.remove(7);
+            }
+            true
+        });
+        assert_eq!((removed, map.len()), (None, 0));
+    }
+}
+
+fn retain_asks_again_about_a_value_that_was_replaced<M: Map<u64, Pair, RandomState>>() {
+    let _running = deadline();
+    for new in NEW {
+        for stays in [true, false] {
+            let map = M::with_hasher(RandomState::new());
+            map.insert(7, OLD);
+            let mut asked = Vec::new();
+            map.retain(|_, value| {
+                if asked.is_empty() {
+                    map.insert(7, new);
+                }
+                asked.push(value);
+                stays && value == new
+            });
+            assert_eq!((asked, map.get(7)), (vec![OLD, new], stays.then_some(new)));
+            assert_eq!(map.len(), stays.into());
+        }
+    }
+}
+
+fn closure_of_a_change_is_asked_again_about_the_value_that_came_since<M: Map<u64, Pair, RandomState>>() {
+    let _running = deadline();
+    for new in NEW {
+        let map = M::with_hasher(RandomState::new());
+        let add = |value: Pair| value.map(|word| word + 10);
+        let replace = |is_first: &mut bool| {
+            if std::mem::take(is_first) {
+                map.insert(7, new);
+            }
+        };
+        let mut is_first = true;
+        map.insert(7, OLD);
+        let updated = map.update(7, |value| {
+            replace(&mut is_first);
+            add(value)
+        });
+        assert_eq!((updated, map.get(7)), (Some(add(new)), Some(add(new))));
+        let mut is_first = true;
+        map.insert(7, OLD);
+        let updated = map.update_or_insert(
+            7,
+            |value| {
+                replace(&mut is_first);
+                add(value)
+            },
+            OLD,
+        );
+        assert_eq!((updated, map.get(7)), (add(new), Some(add(new))));
+        // There was no value when it was asked.
+        let mut is_first = true;
+        map.remove(7);
+        let computed = map.compute(7, |value| {
+            replace(&mut is_first);
+            value.map_or(Some(OLD), |value| Some(add(value)))
+        });
+        assert_eq!((computed, map.get(7), map.len()), (Some(add(new)), Some(add(new)), 1));
+        map.remove(7);
+        let first = map.get_or_insert_with(7, || {
+            map.insert(7, new);
+            OLD
+        });
+        assert_eq!((first, map.get(7), map.len()), (new, Some(new), 1));
+    }
+}
+
+/// As that of a UUID, and longer.
+type Key = [u64; 3];
+
+fn keys_that_differ_in_one_word_are_different<M: Map<Key, u64, RandomState>>() {
+    let map = M::with_hasher(RandomState::new());
+    let keys: [Key; 4] = [[1, 1, 1], [1, 1, 2], [1, 2, 1], [2, 1, 1]];
+    (0..).zip(keys).for_each(|(number, key)| assert_eq!(map.insert(key, number), None));
+    (0..).zip(keys).for_each(|(number, key)| assert_eq!(map.get(key), Some(number)));
+    assert_eq!((map.len(), map.get([2, 2, 2])), (4, None));
+    assert_eq!((map.remove(keys[1]), map.get(keys[1]), map.len()), (Some(1), None, 3));
+}
