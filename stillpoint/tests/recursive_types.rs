@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use stillpoint::arc::{ArcCell, Cache, Deferred, InDomain};
+use stillpoint::arc::{ArcCell, Cache, Deferred};
 use stillpoint::hazard;
 use stillpoint::lock::{Mutex, RwLock};
 use stillpoint::percpu::{self, ArcOwner, Pool};
@@ -43,7 +43,6 @@ recursive! {
     hazard_atomic: is_shared, Atomic<Node, hazard::Domain>;
     arc_cell: is_shared, ArcCell<Option<Arc<Node>>>;
     arc_cell_deferred: is_shared, ArcCell<Option<Arc<Node>>, Deferred>;
-    arc_cell_in_domain: is_shared, ArcCell<Option<Arc<Node>>, InDomain<rcu::Global>>;
     arc_cache: is_sent, Option<Cache<Arc<ArcCell<Option<Arc<Node>>>>, Option<Arc<Node>>>>;
     percpu_arc: is_shared, Option<percpu::Arc<Node>>;
     percpu_owner: is_shared, Option<ArcOwner<Node>>;
