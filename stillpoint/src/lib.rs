@@ -133,7 +133,7 @@ mod sync;
 mod sys;
 
 #[cfg(all(target_has_atomic = "64", not(loom)))]
-pub use domain::api::{Domain, EnterSection, TakeBack};
+pub use domain::api::{Barrier, Domain, EnterSection, TakeBack};
 
 /// For the packages in `urcu/`, without a stable interface.
 #[cfg(all(target_has_atomic = "64", feature = "urcu", not(any(loom, stillpoint_portable))))]

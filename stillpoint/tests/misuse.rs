@@ -84,6 +84,7 @@ fn awaiting_inside_a_section_is_refused_with_the_place_of_the_await() {
     let _guard = Own::enter();
     await_refused!("a GracePeriod", GracePeriod::now_in(Own).into_future());
     await_refused!("a GracePeriod", async { GracePeriod::now_in(Own).await });
+    await_refused!("a barrier", Own.barrier_async());
     await_refused!("a Retired", async { number.replace(2).await });
     await_refused!("a Retired", number.replace(2).start());
     await_refused!("a Retired", number.swap(Box::new(2)).start().boxed());
@@ -96,6 +97,7 @@ fn waiting_in_a_callback_of_the_domain_is_refused_at_the_call() {
     let (done, is_done) = channel();
     Own.call(move || {
         refused!("barrier() inside a callback of the same domain would wait for itself", Own.barrier());
+        await_refused!("a barrier", Own.barrier_async());
         done.send(()).expect("the test waits");
     });
     is_done.recv().expect("no assertion has failed");

@@ -5,7 +5,7 @@
 //! the runtime:
 //!
 //! - [`BuilderExt::hint_idle_on_park`]: grace periods skip the worker threads that have nothing to do.
-//! - [`barrier`]: a future that waits until all that was deferred has run.
+//! - [`barrier`]: [`Domain::barrier_async`](stillpoint::Domain::barrier_async) as a function.
 //!
 //! ```
 //! use stillpoint::rcu::{self, Rcu};

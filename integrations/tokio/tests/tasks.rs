@@ -1,16 +1,18 @@
 //! Grace periods and barriers beside tasks that read, yield, never yield, or hold a guard.
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Waker};
-use std::{hint, pin::pin, sync::Barrier, thread};
+use std::{hint, thread};
 
 use stillpoint::rcu::{self, GracePeriod, Rcu};
 use stillpoint::{Domain as _, domain};
 use stillpoint_tokio::{BuilderExt as _, barrier};
 use support::deadline::deadline;
+use support::panics::message;
 use support::until::until;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{LocalSet, yield_now};
 
 const TASKS: usize = 64;
@@ -155,13 +157,63 @@ fn barrier_under_a_guard_of_its_thread_panics() {
     });
 }
 
+/// Calls `meanwhile` with a runtime whose blocking threads are all in `block`.
+fn with_full_pool(block: impl Fn(Handle) + Send + Sync + 'static, meanwhile: impl FnOnce(&Runtime)) {
+    const THREADS: usize = 4;
+    let runtime = Builder::new_multi_thread().worker_threads(1).max_blocking_threads(THREADS).build();
+    let runtime = runtime.expect("a runtime");
+    let (all, block) = (Arc::new(Barrier::new(THREADS + 1)), Arc::new(block));
+    let blocking = [(); THREADS].map(|()| {
+        let (all, block, handle) = (Arc::clone(&all), Arc::clone(&block), runtime.handle().clone());
+        runtime.spawn_blocking(move || {
+            all.wait();
+            block(handle);
+        })
+    });
+    all.wait();
+    meanwhile(&runtime);
+    blocking.into_iter().for_each(|task| runtime.block_on(task).expect("no panic"));
+}
+
 #[test]
-fn barrier_outside_of_a_runtime_panics() {
+fn barriers_in_all_blocking_threads_end() {
     domain! { struct Own; }
     let _running = deadline();
-    let result = std::panic::catch_unwind(|| {
-        let mut future = pin!(barrier(Own));
-        until(|| future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    let called = Arc::new(AtomicU64::new(0));
+    let calls = Arc::clone(&called);
+    let block = move |handle: Handle| {
+        Own.call(count(&calls));
+        handle.block_on(barrier(Own));
+    };
+    with_full_pool(block, |_| ());
+    assert_eq!(called.load(SeqCst), 4);
+}
+
+#[test]
+fn barrier_ends_while_all_blocking_threads_wait_for_it() {
+    domain! { struct Own; }
+    let _running = deadline();
+    let ended = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&ended);
+    let block = move |_| until(|| ends.load(SeqCst));
+    with_full_pool(block, |runtime| {
+        Own.call(|| ());
+        runtime.block_on(barrier(Own));
+        ended.store(true, SeqCst);
     });
-    assert!(result.is_err());
+}
+
+#[test]
+fn barrier_inside_a_callback_of_its_domain_panics() {
+    domain! { struct Own; }
+    let _running = deadline();
+    let runtime = Builder::new_current_thread().build().expect("a runtime");
+    let (send, receive) = mpsc::channel();
+    Own.call(move || {
+        let panic = catch_unwind(AssertUnwindSafe(|| runtime.block_on(barrier(Own))))
+            .expect_err("it waits for itself");
+        send.send(message(&*panic).to_owned()).expect("the test waits");
+    });
+    let message = receive.recv().expect("the callback has not panicked");
+    assert!(message.contains("inside a callback of the same domain would wait for itself"), "{message}");
 }

@@ -2,8 +2,13 @@
 
 use core::any::type_name;
 use core::borrow::Borrow;
+use core::fmt;
+use core::future::Future;
 use core::mem::{self, needs_drop};
+use core::panic::Location;
+use core::pin::Pin;
 use core::ptr::NonNull;
+use core::task::{Context, Poll};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::grace_period::stall;
@@ -13,10 +18,10 @@ use crate::pointer::shared::{ReadSection, Shared};
 use crate::pointer::thin::ThinPtr;
 use crate::reclaim::backlog::Limits;
 use crate::reclaim::callback::{Callback, Panicked};
-use crate::reclaim::domain::{
-    RawDomain, address, assert_may_wait, reader_outside, try_synchronize_patiently,
-};
+use crate::reclaim::domain::{Await, RawDomain, reader_outside, try_synchronize_patiently};
 use crate::reclaim::options::DeferOptions;
+use crate::reclaim::poller::WaiterId;
+use crate::reclaim::rounds::{BarrierPoll, passes};
 use crate::reclaim::stats::Stats;
 use crate::reclaim::{heap_bytes, running};
 
@@ -277,17 +282,37 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// As [`synchronize`](Self::synchronize), and inside a callback of the same domain.
     #[track_caller]
     fn barrier(&self) {
-        assert_may_wait(self, "barrier()");
-        assert!(
-            !running::is_of(address(self)),
-            "barrier() inside a callback of the same domain would wait for itself"
-        );
+        running::assert_may_wait_for_callbacks(self, "barrier()");
         self.register_for_fork();
-        // What a hazard pointer protected before this call may be found by the first pass only to be kept.
-        let passes = if self.hazards().is_some() { 2 } else { 1 };
-        if (0..passes).any(|_| self.core().callbacks.barrier(self).is_err()) {
+        if (0..passes(self.hazards())).any(|_| self.core().callbacks.barrier(self).is_err()) {
             panic!("barrier() would wait for ever: the kernel denies the heavy fence, which worked before");
         }
+    }
+
+    /// Returns a future that waits until all callbacks have run that were deferred before its first poll.
+    ///
+    /// For any executor. No thread blocks: the worker of the domain, which runs the callbacks, calls the waker. So a waker
+    /// that blocks delays callbacks. (If no worker can be started, polling blocks as [`barrier`](Self::barrier) does.)
+    ///
+    /// # Panics
+    ///
+    /// Polling panics where [`barrier`](Self::barrier) does.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    /// use stillpoint::{Domain as _, rcu};
+    ///
+    /// static CALLED: AtomicBool = AtomicBool::new(false);
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// rcu::call(|| CALLED.store(true, Relaxed));
+    /// rcu::Global.barrier_async().await;
+    /// assert!(CALLED.load(Relaxed));
+    /// # });
+    /// ```
+    #[track_caller]
+    fn barrier_async(&self) -> Barrier<Self> {
+        Barrier::new(self.clone(), None)
     }
 
     /// Sets the limits of the backlog, from now on: see [`Limits`].
@@ -316,6 +341,59 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// Returns the domain's counters since its first use.
     fn stats(&self) -> Stats {
         Stats::of(self)
+    }
+}
+
+/// The future of [`Domain::barrier_async`].
+#[must_use = "futures do nothing unless polled"]
+pub struct Barrier<D: Domain> {
+    domain: D,
+    id: WaiterId,
+    /// Where it was made.
+    site: &'static Location<'static>,
+    /// Its own domain has run all.
+    has_run: bool,
+    /// What else it waits for.
+    and: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+}
+
+impl<D: Domain> Barrier<D> {
+    #[track_caller]
+    pub(crate) fn new(domain: D, and: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>) -> Self {
+        Self { domain, id: 0, site: Location::caller(), has_run: false, and }
+    }
+}
+
+impl<D: Domain> Future for Barrier<D> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Self { domain, id, site, has_run, and } = &mut *self;
+        running::assert_may_wait_for_callbacks(domain, Await("a barrier", site));
+        if !*has_run {
+            domain.register_for_fork();
+            match domain.core().callbacks.poll_barrier(id, context.waker(), domain) {
+                BarrierPoll::Pending => return Poll::Pending,
+                BarrierPoll::Ended => {}
+                BarrierPoll::Dismissed => domain.barrier(),
+            }
+            *has_run = true;
+        }
+        and.as_mut().map_or(Poll::Ready(()), |and| and.as_mut().poll(context))
+    }
+}
+
+impl<D: Domain> Drop for Barrier<D> {
+    fn drop(&mut self) {
+        if self.id != 0 {
+            self.domain.core().callbacks.rounds.remove(self.id);
+        }
+    }
+}
+
+impl<D: Domain> fmt::Debug for Barrier<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Barrier").finish_non_exhaustive()
     }
 }
 
@@ -403,63 +481,4 @@ pub(crate) fn weigh<T: ?Sized>(domain: &impl RawDomain, weigh: fn(&T) -> usize, 
         })
         .map_err(mem::forget)
         .ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::{Mutex, PoisonError};
-    use std::time::Instant;
-
-    use crate::Domain as _;
-    use crate::reclaim::backlog::{Limits, THROTTLE_TIMEOUT};
-    use crate::reclaim::blocks::BLOCK;
-    use support::deadline::deadline;
-
-    /// Here, as callers of the library's own tests are throttled for a short time only.
-    #[test]
-    fn throttled_caller_holding_a_callbacks_lock_times_out() {
-        crate::domain! { struct Own; }
-        static LOCK: Mutex<u64> = Mutex::new(0);
-        const LIMIT: u64 = 2 * BLOCK;
-        let _running = deadline();
-        Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
-        let mut deferred = 0;
-        let mut defer = || {
-            deferred += 1;
-            Own.call(|| *LOCK.lock().unwrap_or_else(PoisonError::into_inner) += 1);
-        };
-        for _ in 0..3 {
-            let before = Own.stats().limit_overruns;
-            let held = LOCK.lock().expect("no panic");
-            let start = Instant::now();
-            while Own.stats().limit_overruns == before {
-                defer();
-            }
-            assert!(start.elapsed() >= THROTTLE_TIMEOUT);
-            // From now on callers are throttled for a moment only.
-            let times: Vec<_> = (0..50)
-                .map(|_| {
-                    let start = Instant::now();
-                    (0..BLOCK).for_each(|_| defer());
-                    start.elapsed()
-                })
-                .collect();
-            // Not each, as a thread may also wait for a CPU.
-            assert!(times.iter().any(|time| *time < THROTTLE_TIMEOUT), "{times:?}");
-            assert!(Own.stats().limit_overruns >= before + 50);
-            drop(held);
-            // After progress they are throttled for longer again.
-            Own.barrier();
-            loop {
-                let before = Own.stats();
-                defer();
-                let after = Own.stats();
-                if after.limit_waits != before.limit_waits && after.limit_overruns == before.limit_overruns {
-                    break;
-                }
-            }
-            Own.barrier();
-        }
-        assert_eq!(*LOCK.lock().expect("no panic"), deferred);
-    }
 }

@@ -53,7 +53,7 @@
 //! | `pointer.replace(new).wait();` | blocks for a grace period: not in a task |
 //! | [`GracePeriod::now_in(domain)`](crate::rcu::GracePeriod::now_in)`.await` | runs other tasks |
 //! | [`barrier`](crate::Domain::barrier) | blocks: only in `spawn_blocking`, or after the executor has ended |
-//! | `stillpoint_tokio::barrier(domain).await` | runs other tasks |
+//! | [`domain.barrier_async()`](crate::Domain::barrier_async)`.await` | runs other tasks |
 //!
 //! So a task that changes something now and then awaits the old value, outside of every guard of the domain:
 //!
@@ -78,8 +78,8 @@
 //!
 //! # Worker threads of tokio
 //!
-//! The crate `stillpoint-tokio` has what depends on the runtime: the future of a barrier, and an extension of the
-//! runtime's `Builder`, `hint_idle_on_park`, by which grace periods of [`rcu`](crate::rcu) skip parked worker threads
+//! The crate `stillpoint-tokio` has what depends on the runtime: an extension of the runtime's `Builder`,
+//! `hint_idle_on_park`, by which grace periods of [`rcu`](crate::rcu) skip parked worker threads
 //! ([`hint_idle`](crate::rcu::hint_idle)). It gains with dozens of workers.
 //!
 //! A task that never yields delays no grace period while it is outside of sections. In [`qsbr`](crate::qsbr) it would:

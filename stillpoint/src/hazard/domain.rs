@@ -3,7 +3,6 @@
 use core::panic::Location;
 
 use super::{Global, HazardDomain};
-use crate::EnterSection;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::{Core, OwnReader, RawDomain, parked_at};
@@ -11,6 +10,7 @@ use crate::reclaim::hazards::Hazards;
 use crate::reclaim::queue::Queue;
 use crate::reclaim::{lazy_timer, worker_pool};
 use crate::srcu::{self, Guard, Section};
+use crate::{Barrier, EnterSection};
 
 /// A domain with [hazard pointers](crate::hazard) that is a value: it has limits, statistics, and a lifetime of its own.
 /// This is a handle; clones are handles of the same domain.
@@ -103,6 +103,11 @@ impl crate::Domain for Domain {
     fn barrier(&self) {
         crate::Domain::barrier(&self.0);
         Global.barrier();
+    }
+
+    #[track_caller]
+    fn barrier_async(&self) -> Barrier<Self> {
+        Barrier::new(self.clone(), Some(Box::pin(Global.barrier_async())))
     }
 }
 

@@ -29,6 +29,7 @@ use super::hazards::Hazards;
 use super::lazy_timer;
 use super::poller::GpPoller;
 use super::queue::Queue;
+use super::rounds::BarrierRounds;
 use super::slice::Slice;
 use super::worker_state::WorkerState;
 use crate::grace_period::engine::{Denied, Engine, GpCookie, ReaderSet};
@@ -65,9 +66,11 @@ impl<R> Core<R> {
         R: ReaderSet,
     {
         self.engine.reset_in_child();
-        self.callbacks.reset_in_child();
         // SAFETY: the caller's contract.
-        unsafe { self.poller.reset_in_child() };
+        unsafe {
+            self.callbacks.reset_in_child();
+            self.poller.reset_in_child();
+        }
     }
 }
 
@@ -77,6 +80,8 @@ pub struct CallbackWorker {
     pub(super) state: CachePadded<WorkerState>,
     pub(super) progress: CachePadded<EventCount>,
     pub(super) backlog: Backlog,
+    /// Barriers that are futures.
+    pub rounds: BarrierRounds,
     /// Callers that want all callbacks to run now.
     pub(super) urgent: AtomicU64,
     /// 1 after [`close`](Self::close).
@@ -104,6 +109,7 @@ impl CallbackWorker {
                 state: CachePadded::new(WorkerState::new()),
                 progress: CachePadded::new(EventCount::new()),
                 backlog: Backlog::new(),
+                rounds: BarrierRounds::new(),
                 urgent: AtomicU64::new(0),
                 closed: AtomicU64::new(0),
                 last_round: AtomicU64::new(0),
@@ -123,9 +129,11 @@ impl CallbackWorker {
     ///
     /// The calling thread is the only one in the process, as after a fork.
     #[cfg(not(loom))]
-    pub fn reset_in_child(&self) {
+    pub unsafe fn reset_in_child(&self) {
         self.state.give_up();
         self.backlog.reset_in_child();
+        // SAFETY: the caller's contract.
+        unsafe { self.rounds.reset_in_child() };
         self.urgent.store(0, Relaxed);
         self.slice.end();
     }

@@ -16,6 +16,7 @@ pub mod lazy_timer;
 pub mod options;
 pub mod poller;
 pub mod queue;
+pub mod rounds;
 pub mod running;
 #[cfg(feature = "statistics-page")]
 pub mod sample;

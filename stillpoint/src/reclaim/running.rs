@@ -84,3 +84,17 @@ pub(crate) fn is_of(domain: *const ()) -> bool {
     }
     false
 }
+
+/// Panics if `operation`, which waits for callbacks of `domain`, would wait for the calling thread.
+#[cfg(not(loom))]
+#[track_caller]
+pub(crate) fn assert_may_wait_for_callbacks(
+    domain: &impl RawDomain,
+    operation: impl core::fmt::Display + Copy,
+) {
+    super::domain::assert_may_wait(domain, operation);
+    assert!(
+        !is_of(address(domain)),
+        "{operation} inside a callback of the same domain would wait for itself"
+    );
+}

@@ -51,6 +51,7 @@
 mod collect;
 mod owner;
 
+use core::task::Waker;
 use core::{mem, ptr};
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -62,7 +63,9 @@ use super::backlog::Limits;
 use super::callback::Callback;
 use super::domain::{CallbackWorker, RawDomain};
 use super::hazards::Hazards;
+use super::poller::WaiterId;
 use super::queue::{ClaimedByOwner, Pending, Queue};
+use super::rounds::BarrierPoll;
 use super::running;
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
 use crate::fence::heavy;
@@ -154,6 +157,7 @@ impl CallbackWorker {
         // again.
         self.state.give_up();
         step!("start-failure-without-notify", self.progress.notify_all());
+        step!("start-failure-without-dismissal", self.rounds.dismiss(&self.urgent));
         false
     }
 
@@ -297,9 +301,36 @@ impl CallbackWorker {
             // A grace period waits for this thread: the last handle was dropped in a stall hook. The callbacks stay, or
             // a thread that waits for the domain to close is their worker.
             self.state.give_up();
-            return self.progress.notify_all();
+            self.progress.notify_all();
+            return self.rounds.dismiss(&self.urgent);
         }
         self.work(domain, stop);
+    }
+
+    /// Polls a barrier that is a future, whose number is 0 before its first poll and after its last one.
+    pub fn poll_barrier(&self, id: &mut WaiterId, waker: &Waker, domain: &impl RawDomain) -> BarrierPoll {
+        if *id == 0 {
+            // Where there are hazard pointers, a callback may move to another queue while this looks.
+            if domain.hazards().is_none() && self.pending(domain) == Pending::None {
+                return BarrierPoll::Ended;
+            }
+            *id = self.rounds.add(waker.clone());
+            self.advance_rounds(domain);
+        }
+        self.rounds.poll(id, waker)
+    }
+
+    fn advance_rounds(&self, domain: &impl RawDomain) {
+        if self.rounds.advance(&self.urgent, || domain.queues(), domain.hazards()) {
+            step!(
+                "round-without-worker",
+                if self.state.wake() && !start_worker(domain) {
+                    self.state.give_up();
+                    self.progress.notify_all();
+                    self.rounds.dismiss(&self.urgent);
+                }
+            );
+        }
     }
 
     /// Returns the most urgent kind of callback in any queue.
@@ -318,8 +349,10 @@ impl CallbackWorker {
             let is_closed = || self.closed.load(Relaxed) != 0;
             if !is_closed() && stop() && self.state.leave_running(IDLE, || (), is_closed) == GoIdle::Idle {
                 step!("worker-stops-without-notify", self.progress.notify_all());
-                return;
+                return step!("worker-stops-without-dismissal", self.rounds.dismiss(&self.urgent));
             }
+            // Before each sleep.
+            step!("round-not-ended", self.advance_rounds(domain));
             let found = self.assign_cookies(domain);
             let until_assessment = || self.time_until(now() + ASSESSMENT_INTERVAL);
             let again = mem::take(&mut has_slept_for_owner);
@@ -368,6 +401,7 @@ impl CallbackWorker {
         if result == GoIdle::Idle {
             // Owners may have run what a barrier waits for.
             step!("run-without-notify", step!("idle-without-notify", self.progress.notify_all()));
+            step!("round-not-ended", self.advance_rounds(domain));
         }
         result
     }
@@ -433,6 +467,7 @@ impl CallbackWorker {
                 self.failures.fetch_add(1, Relaxed);
                 self.progress.notify_all();
             });
+            step!("failed-round-without-dismissal", self.rounds.dismiss(&self.urgent));
             // The callbacks stay; an urgent caller tries again now.
             // (A domain that is closed has none, but is urgent.)
             let is_called = || self.urgent.load(Relaxed) > self.closed.load(Relaxed);

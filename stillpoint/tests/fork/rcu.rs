@@ -102,6 +102,9 @@ fn exercise<D: RcuDomain + TakeBack + Copy>(domain: D) {
     GracePeriod::now_in(domain).wait();
     GracePeriod::now_in(domain).wait_timeout(Duration::MAX).expect("the time is never up");
     block_on(GracePeriod::now_in(domain).into_future());
+    D::INSTANCE.call(run());
+    block_on(D::INSTANCE.barrier_async());
+    assert_eq!(runs.load(Acquire), 4);
 }
 
 /// [`exercise`], and a grace period that waits for a section of another thread.

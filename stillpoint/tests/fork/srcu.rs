@@ -164,6 +164,42 @@ impl Wake for Flag {
 }
 
 #[test]
+fn child_does_not_wait_for_callbacks_of_the_parent() {
+    static DOMAIN: Domain = Domain::new();
+    if !is_alone(child_does_not_wait_for_callbacks_of_the_parent) {
+        return;
+    }
+    let called = Arc::new(AtomicUsize::new(0));
+    let call = || {
+        let called = Arc::clone(&called);
+        move || _ = called.fetch_add(1, Release)
+    };
+    let guard = DOMAIN.enter();
+    let (mut inherited, mut left) = (DOMAIN.barrier_async(), DOMAIN.barrier_async());
+    let is_ready = |barrier: &mut stillpoint::Barrier<Domain>| {
+        Pin::new(barrier).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    DOMAIN.call(call());
+    assert!(!is_ready(&mut left) && !is_ready(&mut inherited));
+    in_child(|| {
+        assert!(is_ready(&mut inherited));
+        DOMAIN.call(call());
+        let mut own = DOMAIN.barrier_async();
+        assert!(!is_ready(&mut own));
+        // SAFETY: the child's copies; the child exits without destructors.
+        drop(unsafe { std::ptr::read(&left) });
+        assert!(!is_ready(&mut own), "the section of this thread is open");
+        // SAFETY: as above.
+        drop(unsafe { std::ptr::read(&guard) });
+        until(|| is_ready(&mut own));
+        assert_eq!(called.load(Acquire), 1, "what the parent deferred is gone");
+    });
+    drop(guard);
+    until(|| is_ready(&mut inherited));
+    assert_eq!(called.load(Acquire), 1);
+}
+
+#[test]
 fn child_closes_a_domain_that_the_parent_is_closing() {
     if !is_alone(child_closes_a_domain_that_the_parent_is_closing) {
         return;

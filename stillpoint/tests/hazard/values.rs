@@ -1,6 +1,9 @@
 //! Domains that are values.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -97,6 +100,19 @@ fn barrier_frees_what_was_protected_before() {
     pointer.reset();
     domain.barrier();
     assert_eq!(DROPS.load(Acquire), 1);
+    // So does its future.
+    let seen = pointer.protect(&value);
+    value.replace(Tracked(&DROPS));
+    await_barrier(&domain);
+    assert_eq!(seen.0.load(Acquire), 1);
+    pointer.reset();
+    await_barrier(&domain);
+    assert_eq!(DROPS.load(Acquire), 2);
+}
+
+fn await_barrier(domain: &Domain) {
+    let mut barrier = pin!(domain.barrier_async());
+    until(|| barrier.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
 
 /// Nothing else is retired, nor is there a barrier.

@@ -1,6 +1,8 @@
 //! Models of deferred callbacks: owners that push and reclaim, the worker, and callers that wait for it. All of it is the library's
 //! code; the model starts its threads. No time passes in a model, so a thread that sleeps must be woken.
 
+mod futures;
+
 use std::cell::Cell;
 use std::ptr::null;
 use std::time::Duration;

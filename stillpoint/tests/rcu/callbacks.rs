@@ -2,10 +2,13 @@
 //! idle worker sleeps.
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::panic::catch_unwind;
+use std::pin::pin;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 use std::{fs, mem, thread};
@@ -22,6 +25,18 @@ use support::threads::deny_threads;
 use support::time_limit::repetitions;
 use support::tracked::Tracked;
 use support::until::until;
+
+/// Returns a waker that counts.
+fn counting_waker() -> (Arc<AtomicUsize>, Waker) {
+    struct Counting(Arc<AtomicUsize>);
+    impl Wake for Counting {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, AcqRel);
+        }
+    }
+    let wakes = Arc::new(AtomicUsize::new(0));
+    (Arc::clone(&wakes), Arc::new(Counting(wakes)).into())
+}
 
 #[test]
 fn callbacks_of_a_thread_run_in_order_before_barrier() {
@@ -282,6 +297,36 @@ fn barrier_with_nothing_left_returns_beside_a_leaked_guard() {
 }
 
 #[test]
+fn futures_of_barriers_are_woken_once_after_all_callbacks_before_them() {
+    stillpoint::domain! { struct Own; }
+    const FUTURES: usize = 1000;
+    let _running = deadline();
+    let (calls, call) = counter();
+    let (wakes, waker) = counting_waker();
+    let context = &mut Context::from_waker(&waker);
+    assert!(pin!(Own.barrier_async()).poll(context).is_ready(), "nothing was deferred");
+    let (release, is_released) = mpsc::channel();
+    Own.call(move || is_released.recv().expect("it is sent"));
+    let mut futures: Vec<_> = (0..FUTURES).map(|_| Box::pin(Own.barrier_async())).collect();
+    for future in &mut futures {
+        Own.call_with(call, LAZY);
+        assert!(future.as_mut().poll(context).is_pending());
+    }
+    // Polled again, it is one future still; dropped, it is none.
+    assert!(futures[0].as_mut().poll(context).is_pending());
+    drop(futures.pop());
+    assert_eq!((calls.load(Acquire), wakes.load(Acquire)), (0, 0));
+    release.send(()).expect("the callback waits");
+    until(|| wakes.load(Acquire) == FUTURES - 1);
+    assert_eq!(calls.load(Acquire), FUTURES);
+    // The first is served before later callbacks run.
+    Own.call(call);
+    futures.iter_mut().for_each(|future| assert!(future.as_mut().poll(context).is_ready()));
+    Own.barrier();
+    assert_eq!(wakes.load(Acquire), FUTURES - 1);
+}
+
+#[test]
 fn lazy_callbacks_run_with_urgent_ones() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
@@ -477,7 +522,8 @@ fn callbacks_run_without_worker_threads() {
     }
     assert_eq!(calls.load(Acquire), 20_000);
     assert!(Own.stats().limit_overruns >= 10);
-    Own.barrier();
+    // The thread that polls is the worker.
+    assert!(pin!(Own.barrier_async()).poll(&mut Context::from_waker(Waker::noop())).is_ready());
     assert_eq!(calls.load(Acquire), 20_000 + 20 * LIMIT as usize);
     // Callbacks that wait and that defer run in the caller's own thread.
     Own.call(move || {
