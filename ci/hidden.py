@@ -4,7 +4,10 @@ usage: hidden.py FILE.json...   rustdoc's JSON, made with --document-hidden-item
 
 Prints, one in a line and sorted: safe functions, statics, constants, fields, macros, and traits that are safe to
 implement. An item counts if all its paths are below `doc(hidden)`, or if it has none, and values of its type, or a
-bound, lead to it.
+bound, lead to it. A function does not count if it takes a value of a type of which safe code can make none.
+
+`value TYPE`: safe code can make values of a type without a documented path, by a function or a trait, those of other
+crates included (`Default`, `From`), and pass them to a function.
 """
 
 import json
@@ -29,6 +32,8 @@ class Crate:
         self.module(root, self.index[root]["name"], True, self.hidden)
         self.named = set(self.open) | set(self.hidden)
         self.unnamed()
+        self.made = set()
+        self.make()
         for id, path in self.hidden.items():
             if id not in self.open:
                 self.members(id, path, True)
@@ -135,6 +140,86 @@ class Crate:
             elif isinstance(part, list):
                 parts.extend(part)
 
+    def functions(self):
+        """What safe code can call: each function with the type that is `Self`, and whether it only makes values."""
+        for id, item in self.index.items():
+            kind, inner = self.kind(item)
+            reachable = id in self.open or id in self.hidden
+            if kind == "function" and reachable:
+                yield item, None, False
+            elif kind == "trait" and reachable:
+                yield from ((self.index[child], None, False) for child in inner["items"] if child in self.index)
+            # The compiler infers a type without a path, for a trait that has one.
+            for block in inner.get("impls", []) if kind in ("struct", "enum", "union") else []:
+                block = self.kind(self.index[block])[1] if block in self.index else None
+                if block is None or block["is_synthetic"] or block["blanket_impl"] or block["is_negative"]:
+                    continue
+                trait = block["trait"]
+                if trait is None and not reachable or trait is not None and trait["id"] in self.index:
+                    continue
+                common = trait is not None and trait["path"].split("::")[-1] in COMMON
+                for child in block["items"]:
+                    if self.usable(child, trait is not None):
+                        yield self.index[child], id, common or not reachable
+
+    def local(self, parts, own):
+        """The types without a documented path in a part of a signature, in which `Self` is `own`."""
+        found, parts = set(), [parts]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, dict):
+                path = part.get("resolved_path")
+                if isinstance(path, dict) and path["id"] in self.index and path["id"] not in self.open:
+                    found.add(path["id"])
+                if part.get("generic") == "Self" and own is not None and own not in self.open:
+                    found.add(own)
+                parts.extend(part.values())
+            elif isinstance(part, list):
+                parts.extend(part)
+        return found
+
+    def takes(self, item, own):
+        """The types of which a caller of the function needs values. Not what its closures get."""
+        inputs = [type for _, type in self.kind(item)[1]["sig"]["inputs"]]
+        return self.local([part for part in inputs if "function_pointer" not in part and "impl_trait" not in part], own)
+
+    def make(self):
+        """Finds the types without a documented path of which safe code can make values."""
+        for id in {**self.open, **self.hidden}:
+            item = self.index.get(id)
+            if item is not None and self.kind(item)[0] in ("static", "constant"):
+                self.made |= self.local(self.types(item), None)
+            if item is not None and id in self.named:
+                kind, inner = self.kind(item)
+                if kind == "enum" and inner["variants"] or kind == "struct" and self.is_literal(inner["kind"]):
+                    self.made |= {id} - set(self.open)
+        functions = [row for row in self.functions() if self.kind(row[0])[0] == "function"]
+        functions = [row for row in functions if not self.kind(row[0])[1]["header"]["is_unsafe"]]
+        before = None
+        while before != self.made:
+            before = set(self.made)
+            for item, own, _ in functions:
+                if self.takes(item, own) <= self.made:
+                    self.made |= self.local(self.types(item), own)
+            for id in before | set(self.open):
+                item = self.index.get(id)
+                if item is not None and self.kind(item)[0] == "struct":
+                    for field in self.callable(item):
+                        if self.kind(self.index[field])[0] == "struct_field" and self.usable(field, False):
+                            self.made |= self.local(self.types(self.index[field]), None)
+        for item, own, only_makes in functions:
+            takes = self.takes(item, own)
+            if not only_makes and takes <= self.made:
+                self.lines |= {f"value {self.name(id)}" for id in takes}
+
+    def is_literal(self, kind):
+        """Code that names the type can make one."""
+        fields = [] if kind == "unit" else kind["plain"]["fields"] if "plain" in kind else kind["tuple"]
+        return all(id in self.index and self.index[id]["visibility"] == "public" for id in fields)
+
+    def name(self, id):
+        return "::".join(self.paths[id]["path"]) if id in self.paths else self.index[id]["name"]
+
     def members(self, id, path, hidden):
         """Lists an item and its members."""
         item = self.index.get(id)
@@ -142,18 +227,18 @@ class Crate:
             return
         kind, inner = self.kind(item)
         if hidden:
-            self.item(item, path)
+            self.item(item, path, None)
             if kind == "trait" and id in self.named and not inner["is_unsafe"] and not inner["is_auto"]:
                 self.lines.add(f"trait {path}")
         for member in self.callable(item):
             if self.usable(member, kind == "trait"):
                 child = self.index[member]
                 if hidden or self.is_hidden(child):
-                    self.item(child, f"{path}::{child['name']}")
+                    self.item(child, f"{path}::{child['name']}", None if kind == "trait" else id)
 
-    def item(self, item, path):
+    def item(self, item, path, own):
         kind, inner = self.kind(item)
-        if kind == "function" and not inner["header"]["is_unsafe"]:
+        if kind == "function" and not inner["header"]["is_unsafe"] and self.takes(item, own) <= self.made:
             self.lines.add(f"fn {path}")
         elif kind in ("static", "constant", "macro"):
             self.lines.add(f"{kind} {path}")

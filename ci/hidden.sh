@@ -34,8 +34,22 @@ mod private {
         pub unsafe fn contract(&self) {}
         fn own(&self) {}
     }
+    #[derive(Default)]
+    pub struct ByDefault(u32);
+    pub struct ByFrom(u32);
+    impl From<u32> for ByFrom {
+        fn from(number: u32) -> Self { Self(number) }
+    }
+    #[derive(Debug, Clone)]
+    pub struct Token(());
+    impl Token {
+        pub fn new() -> Self { Self(()) }
+    }
     pub trait Supertrait {
         fn end(&self) {}
+        fn takes_default(&self, _: &ByDefault) {}
+        fn takes_from(&self, _: ByFrom) {}
+        fn takes_token(&self, _: &Token) {}
     }
     pub struct NotMentioned;
     impl NotMentioned {
@@ -88,15 +102,21 @@ fn control::hidden::Open::provided
 fn control::hidden::deeper::Kind::new
 fn control::hidden::safe
 fn control::private::Supertrait::end
+fn control::private::Supertrait::takes_default
+fn control::private::Supertrait::takes_from
 fn control::private::Unnamed::reset
 macro control::inner
 static control::REEXPORTED
 trait control::hidden::Open
+value control::private::ByDefault
+value control::private::ByFrom
+value control::private::Unnamed
 END
 echo "$(wc -l <"$scratch/found"), as expected"
 
 sed -n 's/^\([a-z]\+\) \(.*\) -- ..*/\1 \2/p' ci/hidden.txt >"$scratch/rows"
 [[ $(wc -l <"$scratch/rows") == $(grep -vcE '^(#|$)' ci/hidden.txt) ]] || fail "a line of ci/hidden.txt has no reason"
+! grep '^always value' ci/hidden.txt >&2 || fail "safe code has a value that it should not be able to make"
 # compare FEATURE...: what was found is in the rows of these, and each row stands for something.
 compare() {
     local when what line

@@ -111,7 +111,8 @@ impl HazardPointer {
     /// repeats that only when the pointer changes in the meantime.
     #[inline(always)]
     pub fn protect<'h, S: Source<'h>>(&'h mut self, source: S) -> S::Output {
-        source.protect(self.slot)
+        // SAFETY: the slot is this value's, which is borrowed for `'h`.
+        unsafe { source.protect(self.slot) }
     }
 
     /// Protects the node of `expected`, if `source` still is that pointer, tag included. Returns `None` if not; then this

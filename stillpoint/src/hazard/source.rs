@@ -21,8 +21,12 @@ pub(crate) mod sealed {
         /// What is lent for `'h`, while the slot protects it.
         type Output;
 
-        /// Loads the pointer, and protects its value by the slot, which is not changed during `'h`.
-        fn protect(self, slot: &Slot) -> Self::Output;
+        /// Loads the pointer, and protects its value by the slot.
+        ///
+        /// # Safety
+        ///
+        /// The slot is in a record that collections look at, belongs to the caller, and is not changed during `'h`.
+        unsafe fn protect(self, slot: &'static Slot) -> Self::Output;
     }
 }
 
@@ -30,7 +34,7 @@ impl<'h, T: ?Sized + Pointable, D: HazardDomain> sealed::Source<'h> for &Atomic<
     type Output = Shared<'h, T>;
 
     #[inline(always)]
-    fn protect(self, slot: &Slot) -> Shared<'h, T> {
+    unsafe fn protect(self, slot: &'static Slot) -> Shared<'h, T> {
         Shared::from_word(slot.protect(Shared::<T>::TAG, || self.published().load()))
     }
 }
@@ -39,7 +43,7 @@ impl<'h, T: ?Sized + Send + Sync + 'static, D: HazardDomain> sealed::Source<'h> 
     type Output = Option<&'h T>;
 
     #[inline(always)]
-    fn protect(self, slot: &Slot) -> Option<&'h T> {
+    unsafe fn protect(self, slot: &'static Slot) -> Option<&'h T> {
         let word = slot.protect(0, || self.published().load());
         // SAFETY: the slot protects it; `self` is borrowed.
         unsafe { self.protected(word) }
@@ -50,8 +54,8 @@ impl<'h, T: ?Sized + Send + Sync + 'static, D: HazardDomain> sealed::Source<'h> 
     type Output = &'h T;
 
     #[inline(always)]
-    fn protect(self, slot: &Slot) -> &'h T {
-        // SAFETY: never empty.
+    unsafe fn protect(self, slot: &'static Slot) -> &'h T {
+        // SAFETY: the caller's contract; never empty.
         unsafe { self.as_option().protect(slot).unwrap_unchecked() }
     }
 }

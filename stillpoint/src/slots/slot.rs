@@ -228,9 +228,3 @@ impl Slot {
         }
     }
 }
-
-impl Default for Slot {
-    fn default() -> Self {
-        Self::new()
-    }
-}
