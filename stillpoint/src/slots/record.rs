@@ -55,10 +55,9 @@ impl Record {
         &self.slots
     }
 
-    /// Returns a free slot and its index, the next one from `last` on if possible. The owner calls this.
-    pub fn find_free(&self, last: usize) -> Option<(usize, &Slot)> {
-        let indices = (last..Self::SLOTS).chain(0..last);
-        indices.map(|index| (index, &self.slots[index])).find(|(_, slot)| slot.is_free())
+    /// Returns a free slot. The owner calls this.
+    pub fn find_free(&self) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.is_free())
     }
 
     fn is_unused(&self) -> bool {
@@ -154,9 +153,8 @@ impl Records {
         claim: impl FnOnce() -> Option<&'static Reader>,
     ) -> Option<&'static Slot> {
         let take = |record: &'static Record| {
-            let slot = record.find_free(0).map(|(_, slot)| slot);
-            // Before another thread may own the record.
-            slot.inspect(|slot| slot.reserve());
+            // Reserved before another thread may own the record.
+            let slot = record.find_free().inspect(|slot| slot.reserve());
             record.share();
             slot
         };
@@ -228,8 +226,9 @@ mod tests {
     fn leave(records: &'static Records, threads: usize) -> Vec<&'static Slot> {
         let thread = |_| {
             let own = records.claim().expect("memory");
-            let (index, slot) = records.of(own).find_free(0).expect("a free slot");
-            assert_eq!(index, 0, "a new thread gets an unused record");
+            let record = records.of(own);
+            assert!(record.is_unused(), "a new thread gets a record that is in use");
+            let slot = record.find_free().expect("a free slot");
             slot.reserve();
             records.give_up(own);
             slot

@@ -8,7 +8,7 @@
 //! 1. `reader` is the reader to which the record is attached, from its claim to the thread's exit. It belongs to this
 //!    thread alone.
 //! 2. `slot` is a slot of that record, or the sentinel.
-//! 3. While `is_searching`, no other code of the thread uses `reader` and `index`: a handler sees the flag.
+//! 3. While `is_searching`, no other code of the thread sets `reader` or `slot`: a handler sees the flag.
 
 use core::cell::Cell;
 #[cfg(not(loom))]
@@ -52,9 +52,9 @@ pub struct ThreadSlots {
     /// The slot that the thread filled last: a static reference, as a pointer, because constants of Rust 1.85 contain no
     /// references to atomics.
     slot: Cell<*const Slot>,
-    /// Its index.
-    index: Cell<usize>,
     reader: Cell<Option<&'static Reader>>,
+    /// The record of `reader`.
+    record: Cell<Option<&'static Record>>,
     /// Where the thread took its last slot of a shared record.
     shared: Cell<Option<&'static Record>>,
     is_searching: Cell<bool>,
@@ -65,8 +65,8 @@ impl ThreadSlots {
     pub const fn new() -> Self {
         Self {
             slot: Cell::new(NO_SLOT),
-            index: Cell::new(0),
             reader: Cell::new(None),
+            record: Cell::new(None),
             shared: Cell::new(None),
             is_searching: Cell::new(false),
             has_ended: Cell::new(false),
@@ -89,12 +89,8 @@ impl ThreadSlots {
         let mut found = None;
         if !self.is_searching.replace(true) {
             compiler_fence(SeqCst);
-            found = self.reader.get().or_else(|| self.register(table)).and_then(|reader| {
-                let (index, slot) = table.records.of(reader).find_free(self.index.get())?;
-                self.index.set(index);
-                self.slot.set(ptr::from_ref(slot));
-                Some(slot)
-            });
+            let record = self.record.get().or_else(|| self.register(table));
+            found = record.and_then(Record::find_free).inspect(|slot| self.slot.set(ptr::from_ref(*slot)));
             compiler_fence(SeqCst);
             self.is_searching.set(false);
         }
@@ -102,7 +98,9 @@ impl ThreadSlots {
     }
 
     /// Gives the thread a record.
-    fn register(&self, table: &'static SlotTable) -> Option<&'static Reader> {
+    #[cold]
+    #[inline(never)]
+    fn register(&self, table: &'static SlotTable) -> Option<&'static Record> {
         if self.has_ended.get() {
             return None;
         }
@@ -113,8 +111,7 @@ impl ThreadSlots {
         // Only `exit` releases it.
         #[cfg(stillpoint_portable)]
         if let Some(reader) = armed_reader(table.at_exit.armed()) {
-            self.reader.set(Some(reader));
-            return Some(reader);
+            return Some(self.own(table, reader));
         }
         let reader = table.claim()?;
         #[cfg(stillpoint_portable)]
@@ -128,14 +125,21 @@ impl ThreadSlots {
             table.records.give_up(reader);
             return None;
         }
+        Some(self.own(table, reader))
+    }
+
+    fn own(&self, table: &'static SlotTable, reader: &'static Reader) -> &'static Record {
+        let record = table.records.of(reader);
         self.reader.set(Some(reader));
-        Some(reader)
+        self.record.set(Some(record));
+        record
     }
 
     /// Gives the thread's record up: its slots that are in use outlive it.
     pub fn end(&self, table: &'static SlotTable) {
         self.has_ended.set(true);
         self.slot.set(NO_SLOT);
+        self.record.set(None);
         let own = self.reader.take();
         compiler_fence(SeqCst);
         own.into_iter().for_each(|own| table.records.give_up(own));
@@ -195,7 +199,8 @@ impl SlotTable {
     }
 }
 
-/// Defines a table of slots: `TABLE`, and `take_slot`, which is [`ThreadSlots::take`] of the calling thread. In the child of a fork, in the order `$order`, the table is reset, and then `$in_child` is called.
+/// Defines a table of slots: `TABLE`, and `take_slot`, which is [`ThreadSlots::take`] of the calling thread. In the child of
+/// a fork, in the order `$order`, the table is reset, and then `$in_child` is called.
 #[cfg(not(loom))]
 macro_rules! slot_table {
     ($order:literal $(, $in_child:path)?) => {

@@ -187,7 +187,7 @@ fn drop_guard(slot: &Slot, value: *mut Value) {
 }
 
 fn free_slot(record: &'static Record) -> &'static Slot {
-    record.find_free(0).unwrap().1
+    record.find_free().unwrap()
 }
 
 /// Runs `body` as reader number `index`.

@@ -30,7 +30,7 @@ fn records() -> &'static Records {
 
 /// Returns the slot of a new hazard pointer.
 fn slot(records: &'static Records) -> &'static Slot {
-    let slot = records.of(records.claim().unwrap()).find_free(0).unwrap().1;
+    let slot = records.of(records.claim().unwrap()).find_free().unwrap();
     slot.reserve();
     slot
 }
