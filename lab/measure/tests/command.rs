@@ -86,7 +86,9 @@ fn bench_writes_rows_and_lists_skipped_systems() {
             "read" => "nesting threads",
             "sync" => "call callers idle_threads profile readers section_us",
             "percpu" => "op threads threads_per_cpu",
-            "callback" => "most_values ms node our_limit_bytes payload readers retired stall_ms threads",
+            "callback" => {
+                "most_values ms node our_limit_bytes payload profile readers retired stall_ms threads"
+            }
             "qsbr" => "asked_per_s profile readers threads",
             "srcu" => "guards profile threads",
             "arc" => "by held idle_threads strategy threads",

@@ -230,7 +230,8 @@ fn measure<const N: usize>(
     systems: &mut [System<Library>],
     metrics: [&'static Metric; N],
 ) -> anyhow::Result<()> {
-    Plan::new(budget, 300, tasks, systems, metrics).run(
+    // The programs are started while this process is bound, and so are bound themselves.
+    Plan::new(budget, 300, tasks, systems, metrics).in_profiles()?.run(
         recorder,
         |task, _| Some(task.config()),
         |&task, system, slice| programs.measure(task, &system.measure, slice),

@@ -1,7 +1,8 @@
 //! `bench callback`: deferred callbacks and reclamation: their latency, their cost, and the unreclaimed memory.
 //!
 //! - `latency_*`: from the call to the callback's first instruction, after a pause that lets every worker fall asleep.
-//!   A library without workers runs the callback in another thread: the caller, or a reader that leaves.
+//!   A library without workers runs the callback in another thread: the caller, or a reader that leaves. On all CPUs
+//!   and on one.
 //! - `retire_ns`: allocate a value, publish it, retire the old one, in a loop; the time of all, until everything has
 //!   been freed, divided by the number of values.
 //! - `peak_bytes`: the most that was retired and not yet freed, while a writer floods and a reader stays in its
@@ -99,17 +100,20 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         skipped.push(Skipped { system: system.name.into(), why });
     }
     let mut recorder = Recorder::new("callback");
-    Plan::new(budget.share(0.2), 400, &latency::READERS, &mut systems, [&LATENCY_P50, &LATENCY_P99]).run(
-        &mut recorder,
-        |&readers, system| {
-            let config = [("threads", 1.into()), ("readers", readers.into()), ("payload", "closure".into())];
-            (readers > 0 || system.measure.runs_alone).then(|| Config::new(config))
-        },
-        |&readers, system, slice| {
-            let latencies = (system.measure.latency)(readers, slice)?;
-            Ok([0.5, 0.99].map(|quantile| latencies.value_at_quantile(quantile) as f64))
-        },
-    )?;
+    Plan::new(budget.share(0.2), 400, &latency::READERS, &mut systems, [&LATENCY_P50, &LATENCY_P99])
+        .in_profiles()?
+        .run(
+            &mut recorder,
+            |&readers, system| {
+                let config =
+                    [("threads", 1.into()), ("readers", readers.into()), ("payload", "closure".into())];
+                (readers > 0 || system.measure.runs_alone).then(|| Config::new(config))
+            },
+            |&readers, system, slice| {
+                let latencies = (system.measure.latency)(readers, slice)?;
+                Ok([0.5, 0.99].map(|quantile| latencies.value_at_quantile(quantile) as f64))
+            },
+        )?;
     Plan::new(budget.share(0.25), 150, &retire::CELLS, &mut systems, [&RETIRE]).run(
         &mut recorder,
         |cell, _| Some(cell.config()),
