@@ -55,18 +55,24 @@ impl<M: Meter> Given<M> {
     }
 
     /// Measures a round of a cell whose threads can use so many CPUs; again, a few times, if they did not get them.
-    /// Returns what was measured last, and whether they got them.
+    /// Returns what was measured last, and whether they got them. With 0, a single thread is measured, which gets one.
     pub fn round<T>(
         &mut self,
         usable: usize,
         mut measure: impl FnMut() -> anyhow::Result<T>,
     ) -> anyhow::Result<(T, bool)> {
-        for attempt in 1.. {
+        if usable == 0 {
+            self.last = None;
+            return Ok((measure()?, true));
+        }
+        let mut left = ATTEMPTS;
+        loop {
+            left -= 1;
             let before = match self.last.take() {
                 Some(before) => before,
                 None => self.look()?,
             };
-            if attempt < ATTEMPTS && !is_enough(before, usable) {
+            if left > 0 && !is_enough(before, usable) {
                 thread::sleep(PAUSE);
                 self.last = None;
             } else {
@@ -74,20 +80,13 @@ impl<M: Meter> Given<M> {
                 let measured = measure()?;
                 self.used.push((cpu_time() - cpu).as_secs_f64() / begin.elapsed().as_secs_f64());
                 let is_good = is_good(before, self.look()?, usable);
-                if is_good || attempt == ATTEMPTS {
+                if is_good || left == 0 {
                     self.marked += usize::from(!is_good);
                     return Ok((measured, is_good));
                 }
             }
             self.repeated += 1;
         }
-        unreachable!("the last attempt returns")
-    }
-
-    /// Measures a round of a cell with one thread, which needs one CPU only.
-    pub fn round_of_one<T>(&mut self, measure: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-        self.last = None;
-        measure()
     }
 
     /// Returns what was given in all; `None` if that was not measured.
@@ -224,7 +223,7 @@ mod tests {
             given.round(2, || Ok(())).expect("no error");
         }
         assert_eq!(given.figures.len(), 4);
-        given.round_of_one(|| Ok(())).expect("no error");
+        given.round(0, || Ok(())).expect("no error");
         given.round(2, || Ok(())).expect("no error");
         assert_eq!(given.figures.len(), 6);
     }

@@ -132,10 +132,7 @@ impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
                 });
                 values.collect()
             };
-            let (all, is_good) = match usable {
-                0 => (recorder.given.round_of_one(measure_all)?, true),
-                usable => recorder.given.round(*usable, measure_all)?,
-            };
+            let (all, is_good) = recorder.given.round(*usable, measure_all)?;
             for (number, config, values) in all {
                 for (metric, value) in metrics.into_iter().zip(values) {
                     recorder.record(round, systems[number].name, metric, config, value);
@@ -150,7 +147,7 @@ impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
         Ok(())
     }
 
-    /// Returns the cells in each profile, without one-CPU twins of cells that have one thread.
+    /// Returns the cells in each profile, without twins on one CPU of cells that have one thread.
     fn places(&self, config: impl Fn(&C, &System<M>) -> Option<Config>) -> anyhow::Result<Vec<Place<'a, C>>> {
         let most = cpus::most()?;
         let profiles: Vec<_> = self.profiles.iter().copied().map(Some).collect();

@@ -122,7 +122,8 @@ impl Snapshot {
     }
 
     /// Iterates over the buckets with values, in ascending order. Yields the lowest and the highest value of a bucket,
-    /// and its count.
+    /// and its count. Later snapshots may have more of them: where the set must stay the same, use
+    /// [`cumulative`](Self::cumulative).
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(|(bucket, &count)| (lowest(bucket), highest(bucket), count))
