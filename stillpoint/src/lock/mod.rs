@@ -60,11 +60,10 @@
 //! - A contended acquisition calls `sched_getscheduler`, `sched_getaffinity`, `sched_yield`, `futex` and the clock, a notification `getrusage`. A
 //!   seccomp filter may deny the first three by an error. A filter that kills the process has to allow them.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. A thread whose timed waits have
-//!   ended at several locks that are still held takes the place of as many, at most eight. Further threads wait outside of
+//!   ended at two locks that are still held takes the place of two. Further threads wait outside of
 //!   the queue: slowly, and without a bound. Those that wait for a [`Condvar`] check their condition each millisecond.
-//! - If the head of the queue does not run, because of its priority or a quota, other threads get the lock after some
-//!   tens of milliseconds. Until then, threads that are parked behind the head get no turns: each of them tries to take
-//!   the lock about once a second.
+//! - If the head of the queue does not run, because of its priority or a quota, threads that arrive get the lock after some
+//!   tens of milliseconds. Threads that are parked behind the head wait until it runs.
 //! - A signal handler may call `try_lock`, and release what it took; nothing else. If a handler waits for a lock, its
 //!   holder may be waiting for the thread that the handler has interrupted. A handler must end by returning.
 //! - In a library that is loaded at run time (`dlopen`), the C library allocates thread-local variables when a thread
@@ -75,8 +74,9 @@
 //!   [`Condvar`] is process-private too.
 //! - A thread that is preempted while it changes the list of a [`Condvar`]'s waiters, which takes some nanoseconds for
 //!   each, delays the others that wait or notify there.
-//! - A thread that repeats timed waits at more than eight locks, while no thread releases them, has a place in eight of
-//!   the queues, and waits for the other locks outside of their queues.
+//! - A thread that repeats timed waits at more than two locks, while no thread releases them, has a place in two of the
+//!   queues, and waits for the other locks outside of their queues. A timed wait whose time is over before the thread has
+//!   spun leaves no place: it is an attempt like `try_lock`.
 //! - In the child of a `fork`, a lock that another thread held stays held, as usual. A lock that the forking thread
 //!   held, or that was free, can be used, whatever threads waited for it in the parent. Forks in signal handlers that
 //!   have interrupted an operation of a lock are not supported.
@@ -139,7 +139,6 @@ pub mod lab {
 pub mod model {
     pub use super::events::Event;
     pub use super::mutex::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};
-    pub use super::mutex::queue::Outcome;
     pub use super::mutex::raw::Raw;
     pub use super::mutex::waiter::{Waiter, with as with_waiter};
     pub use super::policy::Policy;

@@ -10,10 +10,7 @@ pub const SHORT_PAUSES: u32 = 3;
 pub const GATE_YIELDS: u32 = if cfg!(loom) { 0 } else { 8 };
 /// Nanoseconds after a wait for a condition variable in which a thread does not yield its CPU because it contends.
 pub const SLEEPER_NS: u64 = 1_000_000;
-/// Of a thread's waits whose time is over before they queue, one in so many leaves a place in the queue.
-pub const LATE_WAITS: u32 = 16;
-/// A multiple of `BYPASS_NS`: waiters park for that long at most, and a head that was bypassed gets no reservation
-/// for that long.
+/// A head that was bypassed gets no reservation for that many times `BYPASS_NS`.
 pub const BYPASS_APART: u64 = 16;
 /// Steals of a thread per check of the clock.
 pub const CLOCK_CHECK_EVERY: u32 = if cfg!(loom) { 1 } else { 16 };

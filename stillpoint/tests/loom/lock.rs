@@ -5,7 +5,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 use stillpoint::lock::model::{
-    ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, Outcome, Policy, Raw, Waiter, table, with_waiter,
+    ABANDONED, CAPACITY, DEAD, FORKED, HEAD, Policy, Raw, Waiter, table, with_waiter,
 };
 use stillpoint::sync::Ordering::Relaxed;
 use support::model::check;
@@ -174,7 +174,7 @@ fn succession(go: impl FnOnce(&Raw<NoTimeLimits>) + Send + 'static) {
     let l = lock.clone();
     let first = thread::spawn(move || go(&l));
     let l = lock.clone();
-    let second = thread::spawn(move || assert_eq!(l.queue().rejoin(2, None, false), Outcome::Acquired));
+    let second = thread::spawn(move || assert!(l.queue().rejoin(2, None)));
     // SAFETY: the model begins with a lock that is held.
     unsafe { lock.unlock() };
     first.join().unwrap();
@@ -226,7 +226,7 @@ fn timed_out_head_sees_links_of_the_previous_head() {
             // The first head has taken the lock, and does not release it.
             assert!(!l.queue().dequeue_head(2));
         });
-        assert_eq!(lock.queue().rejoin(1, None, false), Outcome::Acquired);
+        assert!(lock.queue().rejoin(1, None));
         second.join().unwrap();
         assert_eq!(lock.head(), 3);
     });
@@ -301,7 +301,7 @@ fn reserved_lock_cannot_be_stolen() {
         let l = lock.clone();
         // The head holds it by then, or has yet to take it.
         let other = thread::spawn(move || assert!(!l.try_lock()));
-        assert_eq!(lock.queue().rejoin(1, None, false), Outcome::Acquired);
+        assert!(lock.queue().rejoin(1, None));
         other.join().unwrap();
     });
 }
@@ -346,7 +346,8 @@ fn timed_waiter_leaves_and_no_wake_up_is_lost() {
     });
 }
 
-/// Refutes: WaitQueue::unlink_abandoned_head:Acquire, WaitQueue::unlink_abandoned_head:Release#2, Waiter::find_place:Acquire
+/// Refutes: WaitQueue::abandon:Release, WaitQueue::unlink_abandoned_head:Acquire, WaitQueue::unlink_abandoned_head:Release#2,
+/// Waiter::find_place:Acquire
 #[test]
 fn returning_timed_waiter_rejoins_or_gets_a_new_node() {
     check(0, 2, || {
@@ -362,6 +363,21 @@ fn returning_timed_waiter_rejoins_or_gets_a_new_node() {
         untimed.join().unwrap();
         timed.join().unwrap();
         assert_eq!(guarded.sections(), 3);
+    });
+}
+
+/// Refutes: WaitQueue::promote_next:Acquire#2
+#[test]
+fn waiter_that_times_out_again_publishes_its_node_again() {
+    check(0, 2, || {
+        let guarded = Guarded::<NoTimeLimits>::held();
+        let untimed = spawn(&guarded, Guarded::lock);
+        let timed = spawn(&guarded, |guarded| [(), ()].map(|()| usize::from(guarded.lock_in_time())));
+        thread::yield_now();
+        guarded.leave_section();
+        untimed.join().unwrap();
+        let in_time: usize = timed.join().unwrap().iter().sum();
+        assert_eq!(guarded.sections(), 2 + in_time);
     });
 }
 
@@ -400,9 +416,9 @@ fn thread_without_a_node_waits_unqueued() {
     });
 }
 
-/// Refutes: WaitQueue::abandon:Release, WaitQueue::promote_next:Acquire#2, LockWord::try_bypass:Acquire, Raw::unlock_fair:Release
+/// Refutes: LockWord::try_bypass:Acquire, Raw::unlock_fair:Release
 #[test]
-fn stalled_head_is_bypassed_by_waiters() {
+fn stalled_head_is_bypassed() {
     check(0, 1, || {
         let guarded = Guarded::<StalledHeads>::held();
         let others = [(), ()].map(|()| spawn(&guarded, Guarded::lock));
@@ -423,43 +439,6 @@ fn second_try_lock_bypasses_a_stalled_head() {
         unsafe { lock.unlock_fair() };
         assert!(!lock.try_lock());
         assert!(lock.try_lock());
-    });
-}
-
-#[test]
-fn parked_waiter_takes_a_free_lock_past_the_head() {
-    check(0, 2, || {
-        let lock = Raw::<StalledHeads>::with_queue(3);
-        // SAFETY: the model begins with a lock that is held.
-        unsafe { lock.unlock() };
-        for node in [2, 3] {
-            assert_eq!(lock.queue().rejoin(node, None, true), Outcome::Acquired);
-            // SAFETY: it was taken.
-            unsafe { lock.unlock() };
-        }
-    });
-}
-
-/// Refutes: bypass-before-abandon
-#[test]
-fn bypassing_waiter_abandons_its_node_first() {
-    check(0, 2, || {
-        let lock = Arc::new(Raw::<StalledHeads>::with_queue(2));
-        let l = lock.clone();
-        let behind = thread::spawn(move || {
-            if l.queue().rejoin(2, None, true) == Outcome::Acquired {
-                // SAFETY: it holds the lock.
-                unsafe { l.unlock() };
-            }
-        });
-        // SAFETY: the model begins with a lock that is held.
-        unsafe { lock.unlock() };
-        assert_eq!(lock.queue().rejoin(1, None, false), Outcome::Acquired);
-        // SAFETY: it was taken.
-        unsafe { lock.unlock() };
-        behind.join().unwrap();
-        let state = table().node(2).state.load(Relaxed);
-        assert!([ABANDONED, IDLE].contains(&state), "a head without a waiter, in state {state}");
     });
 }
 

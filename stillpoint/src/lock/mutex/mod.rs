@@ -5,7 +5,7 @@ pub mod api;
 pub mod nodes;
 pub mod queue;
 pub mod raw;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, stillpoint_portable))))]
 mod tests;
 pub mod unqueued;
 pub mod waiter;

@@ -30,32 +30,15 @@
 //! If a running thread steals the lock before B runs, B finds it held, spins, and parks again. Once B has been the head
 //! for a quantum, it sets `PENDING`, and only B takes the lock then.
 //!
-//! # Waiters that bypass
-//!
-//! Waiters that are parked behind the head spin for the lock now and then. They may also take it if it is free and not
-//! reserved, like any running thread. Such a waiter abandons its node first, so the node must be the thread's own
-//! ([`waiter`]).
-
 use super::nodes::{
     ABANDONED, ABANDONED_EXITED, HEAD, HEAD_PARKED, IDLE, Node, UNLINKING, WAITING, WAITING_PARKED, table,
 };
 use super::waiter;
-use super::word::{LOCKED, LockWord, PARKED, PENDING, flags, head, is_reserved, tail, with_queue, with_rest};
+use super::word::{LOCKED, LockWord, PARKED, PENDING, flags, head, tail, with_queue, with_rest};
 use crate::lock::events::Event;
-use crate::lock::policy::{BYPASS_APART, Policy};
+use crate::lock::policy::Policy;
 use crate::lock::spin::Spin;
-use crate::sync::{Ordering::*, now, step};
-
-/// The result of a wait in the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The thread holds the lock.
-    Acquired,
-    /// The time is over.
-    TimedOut,
-    /// The thread has abandoned its node to bypass the head, and another thread took the lock first.
-    Retry,
-}
+use crate::sync::{Ordering::*, step};
 
 /// The result of an attempt to join the queue.
 enum Enqueued {
@@ -72,35 +55,32 @@ enum Enqueued {
 pub struct WaitQueue<'a, P>(pub &'a LockWord<P>);
 
 impl<P: Policy> WaitQueue<'_, P> {
-    /// Takes the lock in the queue, with the node `id`. If it `may_abandon` the node, it may return before it was the
-    /// head.
-    pub fn lock(&self, id: u32, until: Option<u64>, may_abandon: bool) -> Outcome {
+    /// Takes the lock in the queue, with the node `id`, which the thread keeps if there is a time limit. Returns `true` if the
+    /// caller holds the lock.
+    pub fn lock(&self, id: u32, until: Option<u64>) -> bool {
         let node = table().node(id);
         match self.enqueue(id, node) {
             Enqueued::Acquired => {
                 // Relaxed: the node is in no queue.
                 node.state.store(IDLE, Relaxed);
-                Outcome::Acquired
+                true
             }
             Enqueued::AsHead => self.lock_as_head(id, node, until),
-            Enqueued::Behind => self.rejoin(id, until, may_abandon),
+            Enqueued::Behind => self.rejoin(id, until),
         }
     }
 
-    /// Takes the lock in the queue, with the node `id`, which is already in it.
-    pub fn rejoin(&self, id: u32, until: Option<u64>, may_abandon: bool) -> Outcome {
+    /// As [`lock`](Self::lock), with a node that is already in the queue.
+    pub fn rejoin(&self, id: u32, until: Option<u64>) -> bool {
         let node = table().node(id);
-        match self.wait_in_queue(id, node, until, may_abandon) {
-            Some(outcome) => outcome,
-            None => self.lock_as_head(id, node, until),
-        }
+        self.wait_in_queue(id, node, until) && self.lock_as_head(id, node, until)
     }
 
-    fn lock_as_head(&self, id: u32, node: &Node, until: Option<u64>) -> Outcome {
+    fn lock_as_head(&self, id: u32, node: &Node, until: Option<u64>) -> bool {
         let acquired = self.wait_as_head(id, node, until);
         // Relaxed: the node is in no queue. A late kick does no harm.
         node.state.store(IDLE, Relaxed);
-        if acquired { Outcome::Acquired } else { Outcome::TimedOut }
+        acquired
     }
 
     /// Makes the node the tail, unless the lock can be taken.
@@ -145,11 +125,9 @@ impl<P: Policy> WaitQueue<'_, P> {
         }
     }
 
-    /// Parks until the node is the head. Returns an outcome if the wait ends before that. The kernel's `pv_wait_node`.
-    fn wait_in_queue(&self, id: u32, node: &Node, until: Option<u64>, may_abandon: bool) -> Option<Outcome> {
-        let after = |intervals| now().saturating_add(P::BYPASS_NS.saturating_mul(intervals));
-        let mut intervals = 1;
-        let mut next_try = (P::BYPASS && may_abandon).then(|| after(intervals));
+    /// Parks until the node is the head. Returns `false` if the time is over before: the node is abandoned then. The kernel's
+    /// `pv_wait_node`.
+    fn wait_in_queue(&self, id: u32, node: &Node, until: Option<u64>) -> bool {
         loop {
             // Relaxed, here and below: what the previous head did is read through the word.
             match node.state.load(Relaxed) {
@@ -158,26 +136,11 @@ impl<P: Policy> WaitQueue<'_, P> {
                     let _ = node.state.compare_exchange(WAITING, WAITING_PARKED, Relaxed, Relaxed);
                 }
                 WAITING_PARKED => {
-                    let word = self.0.load(Relaxed);
-                    let is_stalled = is_reserved(word) && LockWord::<P>::head_is_stalled(head(word));
-                    if let Some(moment) = next_try {
-                        if is_stalled || now() >= moment {
-                            if let Some(outcome) = self.try_leave_and_bypass(id, node) {
-                                return Some(outcome);
-                            }
-                            intervals = if is_reserved(word) { 1 } else { (intervals * 2).min(BYPASS_APART) };
-                            next_try = Some(after(intervals));
-                        } else if is_reserved(word) {
-                            // The head may be stalled after one interval.
-                            (intervals, next_try) = (1, Some(moment.min(after(1))));
-                        }
-                    }
-                    let end = [until, next_try].into_iter().flatten().min();
-                    if node.state.wait(WAITING_PARKED, end) && until == end && self.abandon(id, node) {
-                        return Some(Outcome::TimedOut);
+                    if node.state.wait(WAITING_PARKED, until) && self.abandon(id, node) {
+                        return false;
                     }
                 }
-                _ => return None,
+                _ => return true,
             }
         }
     }
@@ -191,29 +154,6 @@ impl<P: Policy> WaitQueue<'_, P> {
             waiter::with(|waiter| waiter.abandons(id, self.0.address()));
         }
         abandoned
-    }
-
-    /// Spins for a lock that can be taken past the head, and abandons the node before it takes the lock. Returns `None`
-    /// if the wait continues.
-    #[cold]
-    fn try_leave_and_bypass(&self, id: u32, node: &Node) -> Option<Outcome> {
-        let (mut spin, mut abandoned) = (Spin::new(), false);
-        loop {
-            let word = self.0.load(Relaxed);
-            if LockWord::<P>::may_bypass(word) {
-                // If it fails, the node was promoted.
-                if !abandoned && !self.abandon(id, node) {
-                    return None;
-                }
-                abandoned = true;
-                if self.0.try_bypass(word) {
-                    return Some(Outcome::Acquired);
-                }
-            }
-            if !spin.pause() {
-                return abandoned.then_some(Outcome::Retry);
-            }
-        }
     }
 
     /// Waits as the head: spins, reserves the lock after a quantum, parks. Returns `true` if the thread holds the

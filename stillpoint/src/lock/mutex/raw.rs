@@ -55,7 +55,7 @@
 //!   where a node changes its owner.
 
 use super::nodes::{HEAD_PARKED, table};
-use super::queue::{Outcome, WaitQueue};
+use super::queue::WaitQueue;
 use super::unqueued::{lock_unqueued, wake_unqueued};
 use super::waiter::{self, Place};
 use super::word::{LOCKED, LockWord, PARKED, PENDING, head, is_reserved};
@@ -200,30 +200,23 @@ impl<P: Policy> Raw<P> {
         let queue = WaitQueue(&self.word);
         events::contended(lock, Wait::Exclusive);
         let acquired = waiter::with(|waiter| {
-            loop {
-                // A thread that may still have a node in the queue does not spin.
-                if !waiter.has_abandoned_at(lock) {
-                    if self.spin(until) {
-                        return true;
-                    }
-                    // A place in the queue for no time would burden the others. But if the time of each wait is over by
-                    // then, the thread needs the place for its next one. So one in some of these waits leaves one.
-                    if until.is_some_and(|until| now() > until) && !waiter.is_late_again() {
-                        return false;
-                    }
+            // A thread that may still have a node in the queue does not spin.
+            if !waiter.has_abandoned_at(lock) {
+                if self.spin(until) {
+                    return true;
                 }
-                let (id, outcome) = match waiter.acquire(lock, until.is_some()) {
-                    Place::Tail(id) => (id, queue.lock(id, until, waiter.owns(id))),
-                    Place::Rejoined(id) => (id, queue.rejoin(id, until, true)),
-                    Place::Unqueued => return lock_unqueued(&self.word, until),
-                };
-                waiter.release(id);
-                match outcome {
-                    Outcome::Acquired => return true,
-                    Outcome::TimedOut => return false,
-                    Outcome::Retry => {}
+                // A place in the queue for no time would burden the others.
+                if until.is_some_and(|until| now() > until) {
+                    return false;
                 }
             }
+            let (id, acquired) = match waiter.acquire(lock, until.is_some()) {
+                Place::Tail(id) => (id, queue.lock(id, until)),
+                Place::Rejoined(id) => (id, queue.rejoin(id, until)),
+                Place::Unqueued => return lock_unqueued(&self.word, until),
+            };
+            waiter.release(id);
+            acquired
         });
         events::wait_ends(lock, Wait::Exclusive, acquired, || self.has_queue());
         acquired

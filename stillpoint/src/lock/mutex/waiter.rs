@@ -16,12 +16,12 @@ use core::sync::atomic::AtomicU32;
 
 use super::nodes::{ABANDONED, IDLE, WAITING, table};
 use crate::lock::condvar::Patience;
-use crate::lock::policy::{CLOCK_CHECK_EVERY, LATE_WAITS};
+use crate::lock::policy::CLOCK_CHECK_EVERY;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::step;
 
 /// Nodes that a thread keeps at most.
-const OWN_NODES: usize = if cfg!(loom) { 1 } else { 8 };
+const OWN_NODES: usize = if cfg!(loom) { 1 } else { 2 };
 
 /// A place for a node that the thread keeps.
 #[derive(Debug)]
@@ -51,8 +51,6 @@ pub struct Waiter {
     contended: Cell<(usize, u64)>,
     /// When the thread began to contend, after a pause or a yield; or when it may begin to, after a sleep.
     contends_since: Cell<u64>,
-    /// Waits whose time was over before they had a place, since one of them has left one.
-    pub late: Cell<u32>,
     /// How long it spins for condition variables.
     pub patience: Patience,
 }
@@ -91,7 +89,6 @@ impl Waiter {
             steals: Cell::new(0),
             contended: Cell::new((0, 0)),
             contends_since: Cell::new(0),
-            late: Cell::new(0),
             patience: Patience::new(),
         }
     }
@@ -149,13 +146,6 @@ impl Waiter {
             own.id.set(id);
         }
         Place::Tail(id)
-    }
-
-    /// Counts a wait whose time is over before it has a place. Returns `true` if it is to leave one.
-    pub fn is_late_again(&self) -> bool {
-        let late = self.late.get() + 1;
-        self.late.set(late % LATE_WAITS);
-        late == LATE_WAITS
     }
 
     /// Returns the nodes that the thread keeps, each with the address of the lock in whose queue it is abandoned.
@@ -336,19 +326,17 @@ mod tests {
     fn thread_keeps_one_node_that_is_in_no_queue() {
         let _alone = exclude_other_tests();
         let waiter = Waiter::new();
-        let ids = [1, 2, 3].map(|lock| {
+        let ids = [1, 2].map(|lock| {
             let id = tail(&waiter, lock, true);
             table().node(id).state.store(ABANDONED, Relaxed);
             waiter.abandons(id, lock);
             waiter.release(id);
             id
         });
-        ids[..2].iter().for_each(|&id| table().node(id).state.store(IDLE, Relaxed));
-        let id = tail(&waiter, 4, false);
+        ids.iter().for_each(|&id| table().node(id).state.store(IDLE, Relaxed));
+        let id = tail(&waiter, 3, false);
         waiter.release(id);
-        assert_eq!(ids[..2].iter().filter(|&&id| waiter.owns(id)).collect::<Vec<_>>(), [&id]);
-        assert!(waiter.owns(ids[2]));
-        table().node(ids[2]).state.store(IDLE, Relaxed);
+        assert_eq!(ids.iter().filter(|&&id| waiter.owns(id)).collect::<Vec<_>>(), [&id]);
         waiter.exit();
     }
 
