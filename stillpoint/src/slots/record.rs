@@ -273,6 +273,7 @@ mod tests {
     }
 
     /// Threads are gone in the middle of a drop, and of a payment.
+    /// Refutes: drop-kept-in-child, payment-kept-in-child
     #[test]
     fn child_keeps_slots_in_use_and_nothing_that_others_were_doing() {
         let (records, last) = (records(), Cell::new(None));

@@ -85,8 +85,32 @@ impl GuardSlots {
     pub unsafe fn reset_in_child(&self) {
         // SAFETY: the caller's contract.
         unsafe {
-            self.paying.overwrite(Mutex::new(()));
-            self.last.reset_in_child();
+            step!("payer-kept-in-child", self.paying.overwrite(Mutex::new(())));
+            step!("collection-kept-in-child", self.last.reset_in_child());
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::mem;
+    use core::ptr::without_provenance_mut;
+
+    use super::*;
+
+    /// A thread is gone that pays, and one that looked at the slots before the fork.
+    /// Refutes: payer-kept-in-child, collection-kept-in-child
+    #[test]
+    fn child_pays_and_looks_at_slots_anew() {
+        let records = Box::leak(Box::new(Records::new()));
+        let (guards, value) = (GuardSlots::new(records), without_provenance_mut(16));
+        assert!(!guards.may_have(value, 1));
+        mem::forget(guards.paying.get().lock());
+        records.of(records.claim().expect("memory")).slots()[0].fill(value);
+        // SAFETY: no other thread has these.
+        unsafe { guards.reset_in_child() };
+        assert!(guards.may_have(value, 1));
+        assert!(guards.paying.get().try_lock().is_ok());
+        assert_eq!(guards.pay(value, || ()), 0);
     }
 }

@@ -219,12 +219,18 @@ impl Slot {
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         let protected = self.protected.load(Relaxed);
-        if protected == RELEASING {
-            self.protected.store(ptr::null_mut(), Relaxed);
-        }
+        step!(
+            "drop-kept-in-child",
+            if protected == RELEASING {
+                self.protected.store(ptr::null_mut(), Relaxed);
+            }
+        );
         // Otherwise the writer was about to take it back. The reference is lost.
-        if self.paid.load(Relaxed) != protected {
-            self.paid.store(ptr::null_mut(), Relaxed);
-        }
+        step!(
+            "payment-kept-in-child",
+            if self.paid.load(Relaxed) != protected {
+                self.paid.store(ptr::null_mut(), Relaxed);
+            }
+        );
     }
 }

@@ -23,6 +23,7 @@ use crate::readers::sections::freed_state::armed_reader;
 #[cfg(stillpoint_portable)]
 use crate::readers::sections::reader::Owner;
 use crate::readers::sections::reader::Reader;
+use crate::sync::step;
 #[cfg(not(loom))]
 use crate::sys::fork::{ForkHook, register_for_fork};
 #[cfg(not(loom))]
@@ -137,12 +138,12 @@ impl ThreadSlots {
 
     /// Gives the thread's record up: its slots that are in use outlive it.
     pub fn end(&self, table: &'static SlotTable) {
-        self.has_ended.set(true);
+        step!("end-not-noted", self.has_ended.set(true));
         self.slot.set(NO_SLOT);
         self.record.set(None);
         let own = self.reader.take();
         compiler_fence(SeqCst);
-        own.into_iter().for_each(|own| table.records.give_up(own));
+        step!("record-kept-at-exit", own.into_iter().for_each(|own| table.records.give_up(own)));
     }
 
     /// The destructor of a thread with the record of `reader`.

@@ -87,7 +87,7 @@ fn pointers_dropped_in_a_child_are_used_again_once() {
                     value.replace(Some(number));
                     s.spawn(move || {
                         let address = format!("{:p}", value.load(&Own::enter()).unwrap());
-                        for _ in 0..20_000 {
+                        for _ in 0..2_000 {
                             let mut pointers = HazardPointer::array::<3>();
                             pointers.iter_mut().for_each(|pointer| _ = pointer.protect(value));
                             thread::yield_now();

@@ -45,7 +45,7 @@ fn signal_handlers_may_use_hazard_pointers_at_any_moment() {
         thread::spawn(|| drop(HazardPointer::array::<20>())).join().unwrap();
         READY.store(true, Release);
         while !STOP.load(Relaxed) || HANDLED.load(Acquire) < 100 {
-            let mut pointers = HazardPointer::array::<7>();
+            let mut pointers = HazardPointer::array::<9>();
             pointers.iter_mut().for_each(|pointer| check(pointer.protect(&VALUE)));
         }
     });

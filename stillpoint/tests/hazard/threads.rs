@@ -38,24 +38,25 @@ fn pointer_outlives_its_thread() {
 
 #[test]
 fn thread_may_hold_any_number_of_pointers() {
-    const COUNT: usize = if cfg!(miri) { 600 } else { 3000 };
     stillpoint::hazard::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
-    for round in 1..4 {
-        let values: Vec<_> = (0..COUNT).map(|_| Rcu::new_in(Tracked(&DROPS), Own)).collect();
-        let mut pointers: Vec<_> = (0..COUNT).map(|_| HazardPointer::new()).collect();
+    let counts = if cfg!(miri) { [10, 100, 600] } else { [10, 1000, 100_000] };
+    for count in counts {
+        let before = DROPS.load(Acquire);
+        let values: Vec<_> = (0..count).map(|_| Rcu::new_in(Tracked(&DROPS), Own)).collect();
+        let mut pointers: Vec<_> = (0..count).map(|_| HazardPointer::new()).collect();
         for (pointer, value) in pointers.iter_mut().zip(&values) {
             pointer.protect(value);
             drop(value.replace(Tracked(&DROPS)));
         }
         Own.barrier();
-        let before = (2 * round - 2) * COUNT;
         assert_eq!(DROPS.load(Acquire), before);
         drop(pointers);
         Own.barrier();
-        assert_eq!(DROPS.load(Acquire), before + COUNT);
+        assert_eq!(DROPS.load(Acquire), before + count);
         drop(values);
+        Own.barrier();
     }
 }
 
@@ -102,8 +103,9 @@ fn late_destructor_may_use_hazard_pointers() {
     static LATE: AtomicUsize = AtomicUsize::new(0);
     static mut KEY: libc::pthread_key_t = 0;
     unsafe extern "C" fn late(round: *mut c_void) {
-        let mut pointer = HazardPointer::new();
-        let value = pointer.protect(&VALUE).expect("there is a value");
+        let mut pointers = HazardPointer::array::<9>();
+        let [value, ..] =
+            pointers.each_mut().map(|pointer| pointer.protect(&VALUE).expect("there is a value"));
         let next = LATE.fetch_add(1, Relaxed) + 1;
         drop(VALUE.replace(Some(Tracked(&DROPS[next]))));
         assert_eq!(value.0.load(Acquire), 0);

@@ -66,6 +66,7 @@ fn record_in_use_is_not_given_back() {
 }
 
 /// A thread ends beside another one, which drops a guard of it, and beside a scan.
+/// Refutes: end-not-noted, record-kept-at-exit
 #[test]
 fn thread_that_ends_leaves_its_slots_in_use() {
     check(0, 2, || {
