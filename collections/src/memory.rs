@@ -178,7 +178,11 @@ mod tests {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let cpus = thread::available_parallelism().map_or(1, usize::from);
-            let spin = || while !stop.load(Relaxed) {};
+            let spin = || {
+                while !stop.load(Relaxed) {
+                    core::hint::spin_loop();
+                }
+            };
             (0..=cpus).for_each(|_| _ = scope.spawn(spin));
             // SAFETY: zeros are a number.
             let untouched = unsafe { Zeroed::<u64>::new(256 << 17) }.expect("memory");
