@@ -169,6 +169,18 @@ mod tests {
     use super::*;
     use crate::copy_map::plain::{Pair, encode};
 
+    #[test]
+    fn size_of_a_table_contains_its_overflow_buckets() {
+        let tables = Tables::<Pair<u64, u64>, _>::new(Global);
+        let section = enter();
+        let insert = |key: u64| tables.insert(0, [&encode(&key); 2], &|_| 0, &section);
+        insert(0);
+        let table = tables.current(&section).expect("a table");
+        let before = table.size();
+        (1..20).for_each(|key| _ = insert(key));
+        assert!(table.size() >= before + 2 * 128, "{before}, {}", table.size());
+    }
+
     /// As in a signal handler that has interrupted a writer of the bucket, or in the child of a fork.
     #[test]
     fn lookup_beside_a_locked_chain_does_not_wait() {

@@ -80,3 +80,14 @@ fn change_moves_no_more_than_its_bucket_and_its_share() {
     assert_eq!(longest, 1 + SHARE);
     assert!(grown >= MOST / (2 * FULL) && buckets(&map) < grown / 2, "{grown} to {}", buckets(&map));
 }
+
+#[test]
+fn size_of_a_table_contains_its_overflow_buckets() {
+    let (map, section) = (Map::new(), rcu::enter());
+    change(&map, 0, true);
+    let table = map.current(&section).expect("a table");
+    let before = table.size();
+    // So many of each bucket, on average, that some have no room.
+    (1..(FULL * table.len()) as u64).for_each(|key| change(&map, key, true));
+    assert!(table.size() >= before + size_of::<Bucket<Entry, Global>>(), "{before}, {}", table.size());
+}

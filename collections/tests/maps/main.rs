@@ -2,6 +2,9 @@
 #![cfg(not(loom))]
 
 mod changes;
+#[path = "../hash_map/hashers.rs"]
+#[expect(dead_code, reason = "others are for other tests")]
+mod hashers;
 mod tables;
 mod weak_hashers;
 
