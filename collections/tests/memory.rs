@@ -1,7 +1,8 @@
-//! Buckets that a chain does not need any more are used in others, and all are freed with the map.
+//! Buckets that a chain does not need any more are used in others, all are freed with the map, and replaced tables count.
 #![cfg(not(loom))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 use stillpoint::rcu;
@@ -60,13 +61,16 @@ fn check<M>(map: &M, change: impl Fn(&M, u32, bool)) {
     }
 }
 
-/// One test, as the pieces are those of the process.
+/// The pieces, and what has been retired, are those of the process: the tests run one after the other.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 #[cfg_attr(
     any(stillpoint_portable, not(target_os = "linux")),
     ignore = "parking_lot's table is aligned as buckets are"
 )]
 fn chained_buckets_are_used_again_and_freed_with_the_map() {
+    let _alone = ALONE.lock();
     // All keys are in the same bucket, most with tags of their own.
     let hasher = Masked(0xFF << 56);
     let map = HashMap::with_hasher(hasher);
@@ -82,4 +86,24 @@ fn chained_buckets_are_used_again_and_freed_with_the_map() {
     drop(map);
     rcu::barrier();
     assert_eq!(LIVE.load(Relaxed), 0, "buckets of a map that was dropped");
+}
+
+/// While a reader is inside, so that the table waits.
+#[test]
+fn replaced_tables_count_towards_the_limits() {
+    const BUCKETS: usize = if cfg!(miri) { 1 << 9 } else { 1 << 13 };
+    let _alone = ALONE.lock();
+    let added = |shrink: &dyn Fn(&rcu::Guard)| {
+        rcu::barrier();
+        let guard = rcu::enter();
+        let before = rcu::stats().queued_bytes;
+        shrink(&guard);
+        rcu::stats().queued_bytes - before
+    };
+    let map: HashMap<u64, u64> = HashMap::with_capacity(4 * BUCKETS);
+    let bytes = added(&|guard| map.shrink_to_fit(guard)) as usize;
+    assert!((64 * BUCKETS..256 * BUCKETS).contains(&bytes), "HashMap: {bytes}");
+    let map: CopyMap<u64, u64> = CopyMap::with_capacity(5 * BUCKETS);
+    let bytes = added(&|_| map.shrink_to_fit()) as usize;
+    assert!((128 * BUCKETS..256 * BUCKETS).contains(&bytes), "CopyMap: {bytes}");
 }

@@ -111,3 +111,21 @@ impl<K, V> fmt::Debug for IntoIter<K, V> {
         f.debug_struct("IntoIter").field("len", &self.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stillpoint::rcu;
+
+    use super::*;
+    use crate::HashMap;
+
+    /// As when it is removed and inserted again while a walk is in its bucket.
+    #[test]
+    fn key_that_a_walk_has_found_twice_is_returned_once() {
+        let (map, guard) = (HashMap::new(), rcu::enter());
+        let entries = [(1, 'a'), (2, 'b'), (1, 'c')].map(|(key, value)| Entry { key, value, hash: 7 });
+        let mut iter = Iter::new(&map.tables, &guard);
+        iter.entries.extend(&entries);
+        assert_eq!(iter.map(|(key, _)| key).collect::<Vec<_>>(), [&2, &1]);
+    }
+}
