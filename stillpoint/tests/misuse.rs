@@ -55,7 +55,6 @@ fn waiting_inside_a_section_is_refused_at_the_call() {
     refused!(begin("GracePeriod::wait_timeout()"), GracePeriod::now_in(Own).wait_timeout(Duration::ZERO));
     refused!(begin("Retired::wait()"), number.replace(2).wait());
     refused!(begin("Retired::wait()"), number.update(|_| 3).wait());
-    refused!(begin("Retired::wait_boxed()"), number.swap(Box::new(2)).wait_boxed());
     refused!(begin("Retired::wait()"), option.replace(Some(2)).expect("a value").wait());
     refused!(begin("Retired::wait()"), option.take().expect("a value").wait());
     drop(guard);
@@ -87,7 +86,6 @@ fn awaiting_inside_a_section_is_refused_with_the_place_of_the_await() {
     await_refused!("a barrier", Own.barrier_async());
     await_refused!("a Retired", async { number.replace(2).await });
     await_refused!("a Retired", number.replace(2).start());
-    await_refused!("a Retired", number.swap(Box::new(2)).start().boxed());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use stillpoint::hazard;
 use stillpoint::lock::{Mutex, RwLock};
 use stillpoint::percpu::{self, ArcOwner, Pool};
 use stillpoint::qsbr;
-use stillpoint::rcu::{self, Atomic, OwnedRef, Rcu, RcuOption, Retired};
+use stillpoint::rcu::{self, Atomic, Rcu, RcuOption, Ref, Retired};
 use stillpoint::srcu;
 
 fn is_sent<T: Send>() {}
@@ -38,7 +38,7 @@ recursive! {
     rcu_of_arc: is_shared, Rcu<Vec<Arc<Node>>>;
     qsbr_option: is_shared, RcuOption<Node, qsbr::Global>;
     srcu_option: is_shared, RcuOption<Node, srcu::Domain>;
-    srcu_reference: is_sent, Option<OwnedRef<Node, srcu::Domain>>;
+    srcu_reference: is_sent, Option<Ref<'static, Node, srcu::Domain>>;
     hazard_option: is_shared, RcuOption<Node, hazard::Global>;
     hazard_atomic: is_shared, Atomic<Node, hazard::Domain>;
     arc_cell: is_shared, ArcCell<Option<Arc<Node>>>;

@@ -143,12 +143,6 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
         unsafe { self.retire_raw(NonNull::from(Box::leak(value)), options) };
     }
 
-    /// [`retire`](Self::retire) for many values.
-    #[track_caller]
-    fn retire_all<T: Send + 'static>(&self, values: impl IntoIterator<Item = Box<T>>) {
-        values.into_iter().for_each(|value| self.retire(value));
-    }
-
     /// [`retire`](Self::retire) for a value that readers still reference, which a `Box`, as the only reference, cannot
     /// be: for data structures that unlink their own nodes.
     ///

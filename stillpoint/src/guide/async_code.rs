@@ -26,8 +26,7 @@
 //! While a guard is open, no value of its domain is freed that was replaced since. So tasks that may wait for a client
 //! for minutes get a domain of their own, or hold the guard for a shorter time.
 //!
-//! A spawned task that needs a reference without a lifetime calls
-//! [`read_owned`](crate::rcu::Rcu::read_owned), which also works if the `Rcu` is in an `Arc` and not in a `static`:
+//! If the `Rcu` is not in a `static`, a spawned task takes an `Arc` of it:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -36,8 +35,8 @@
 //! # let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
 //! # runtime.block_on(async {
 //! let routes = Arc::new(Rcu::new_in(vec!["eth0"], srcu::Domain::new()));
-//! let table = routes.read_owned();
-//! let task = tokio::spawn(async move { table.len() });
+//! let theirs = routes.clone();
+//! let task = tokio::spawn(async move { theirs.read().len() });
 //! assert_eq!(task.await.unwrap(), 1);
 //! # });
 //! ```

@@ -45,10 +45,11 @@
 //!
 //! # tokio::runtime::Builder::new_multi_thread().build().unwrap().block_on(async {
 //! let shared = Shared::new(Rcu::new_in(Config { name: "a" }, srcu::Domain::new()));
-//! let config = shared.read_owned(); // the same, 'static: for a task or a thread
-//! let task = tokio::spawn(async move { config.name });
+//! let theirs = shared.clone(); // for a task or a thread
+//! let task = tokio::spawn(async move { theirs.read().name });
+//! assert_eq!(task.await.unwrap(), "a");
 //! let old = shared.replace(Config { name: "b" }).await; // when its readers are gone
-//! assert_eq!((old.name, task.await.unwrap()), ("a", "a"));
+//! assert_eq!(old.name, "a");
 //! assert_eq!(greet(&shared).await, "hello from b");
 //! # });
 //! ```
@@ -160,7 +161,7 @@
 //! | `unsafe { shared.as_ref() }`, `unsafe { shared.deref() }` | `shared.as_ref()`, which is safe |
 //! | `unsafe { shared.into_owned() }`, `unsafe { atomic.try_into_owned() }` | the same, and `unsafe { atomic.take() }` |
 //! | `unsafe { guard.defer_destroy(shared) }` | `unsafe { retire_shared(shared, options) }`: see [`retire_shared`](crate::rcu::retire_shared) |
-//! | `Owned::<[MaybeUninit<T>]>::init(len)` | `Owned::<[T]>::init(items)`, also for `str` and [`HeaderSlice`](crate::rcu::HeaderSlice) |
+//! | `Owned::<[MaybeUninit<T>]>::init(len)` | `Owned::<[T]>::init(items)`, also for `str` |
 //!
 //! ```
 //! use stillpoint::rcu::{self, Atomic, DeferOptions, Guard, Owned};

@@ -8,19 +8,15 @@ use std::alloc::{alloc, dealloc, handle_alloc_error};
 /// A type that [`Atomic`](crate::rcu::Atomic), [`Owned`](crate::rcu::Owned) and [`Shared`](crate::rcu::Shared) can
 /// point to.
 ///
-/// All sized types are `Pointable`, and so are slices, [`str`] and [`HeaderSlice`]. The pointers take one word, also to
+/// All sized types are `Pointable`, and so are slices and [`str`]. The pointers take one word, also to
 /// an unsized value, whose allocation contains its length.
 ///
 /// ```
-/// use stillpoint::rcu::{HeaderSlice, Owned};
+/// use stillpoint::rcu::Owned;
 ///
 /// let numbers = Owned::<[u32]>::init(vec![1, 2, 3]);
 /// assert_eq!(*numbers, [1, 2, 3]);
-///
-/// // A header and a slice in one allocation.
-/// let name = Owned::<HeaderSlice<u64, [u8]>>::init((7, b"eth0".to_vec()));
-/// assert_eq!((name.header, &name.slice), (7, &b"eth0"[..]));
-/// assert_eq!(size_of_val(&name), size_of::<usize>());
+/// assert_eq!(size_of_val(&numbers), size_of::<usize>());
 /// ```
 ///
 /// # Safety
@@ -92,81 +88,63 @@ unsafe impl<T> Pointable for T {
     }
 }
 
-/// A header and a slice in one allocation, as `HeaderSlice<H, [T]>`. See [`Pointable`] for an example.
-#[derive(Debug)]
+/// The allocation of a slice, which begins at `items`.
 #[repr(C)]
-pub struct HeaderSlice<H, S: ?Sized> {
-    /// What precedes the slice.
-    pub header: H,
-    /// The slice.
-    pub slice: S,
-}
-
-/// The allocation of a `HeaderSlice<H, [T]>`, which begins at `value`. The items follow.
-#[repr(C)]
-struct Allocation<H, T> {
+struct Allocation<T> {
     len: usize,
-    value: HeaderSlice<H, [T; 0]>,
+    items: [T; 0],
 }
 
-impl<H, T> Allocation<H, T> {
-    /// Returns the layout of a block with `len` items.
+impl<T> Allocation<T> {
+    /// Returns the layout of an allocation with `len` items.
     fn layout(len: usize) -> Layout {
-        // The items begin where `slice` does, which may be before the end of `Self`: that is padded.
-        let before = mem::offset_of!(Self, value) + mem::offset_of!(HeaderSlice<H, [T; 0]>, slice);
-        let layout = Layout::from_size_align(before, align_of::<Self>());
-        let layout = layout.and_then(|before| before.extend(Layout::array::<T>(len)?));
-        layout.expect("a slice and its header fit into the address space").0.pad_to_align()
+        let layout = Layout::array::<T>(len).and_then(|items| Layout::new::<Self>().extend(items));
+        layout.expect("a slice fits into the address space").0.pad_to_align()
     }
 
-    /// Returns the value of the block, with the length in the pointer.
+    /// Returns the slice, with the length in the pointer.
     ///
     /// # Safety
     ///
-    /// `block` is an allocation with the [`layout`](Self::layout) of its `len`, which is initialized.
+    /// `this` is an allocation with the [`layout`](Self::layout) of its `len`, which is initialized.
     #[inline(always)]
-    unsafe fn value(block: NonNull<()>) -> *mut HeaderSlice<H, [T]> {
-        let block = block.cast::<Self>().as_ptr();
-        // SAFETY: the caller's contract. `HeaderSlice` is `repr(C)`, so its fields are at the same offsets for an array
-        // and for a slice.
-        unsafe {
-            ptr::slice_from_raw_parts_mut(&raw mut (*block).value, (*block).len) as *mut HeaderSlice<H, [T]>
-        }
+    unsafe fn items(this: NonNull<()>) -> *mut [T] {
+        let this = this.cast::<Self>().as_ptr();
+        // SAFETY: the caller's contract.
+        unsafe { ptr::slice_from_raw_parts_mut((&raw mut (*this).items).cast::<T>(), (*this).len) }
     }
 }
 
-// SAFETY: `init` allocates a `Allocation` and writes all of it.
-unsafe impl<H, T> Pointable for HeaderSlice<H, [T]> {
-    const ALIGN: usize = align_of::<Allocation<H, T>>();
-    const NEEDS_DROP: bool = mem::needs_drop::<(H, T)>();
-    type Init = (H, Vec<T>);
+// SAFETY: `init` allocates an `Allocation` and writes all of it.
+unsafe impl<T> Pointable for [T] {
+    const ALIGN: usize = align_of::<Allocation<T>>();
+    const NEEDS_DROP: bool = mem::needs_drop::<T>();
+    type Init = Vec<T>;
 
-    fn init((header, mut items): (H, Vec<T>)) -> NonNull<()> {
-        let layout = Allocation::<H, T>::layout(items.len());
-        // SAFETY: the size is not zero, as a block has a length.
-        let block = unsafe { alloc(layout) };
-        let Some(block) = NonNull::new(block.cast::<()>()) else { handle_alloc_error(layout) };
-        // SAFETY: the allocation has room for a block with as many items, which the vector no longer owns.
+    fn init(mut items: Vec<T>) -> NonNull<()> {
+        let layout = Allocation::<T>::layout(items.len());
+        // SAFETY: the size is not zero, as an allocation has a length.
+        let this = unsafe { alloc(layout) };
+        let Some(this) = NonNull::new(this.cast::<()>()) else { handle_alloc_error(layout) };
+        // SAFETY: the allocation has room for as many items, which the vector no longer owns.
         unsafe {
-            (&raw mut (*block.cast::<Allocation<H, T>>().as_ptr()).len).write(items.len());
-            let value = Allocation::<H, T>::value(block);
-            (&raw mut (*value).header).write(header);
-            (&raw mut (*value).slice).cast::<T>().copy_from_nonoverlapping(items.as_ptr(), items.len());
+            (&raw mut (*this.cast::<Allocation<T>>().as_ptr()).len).write(items.len());
+            Allocation::<T>::items(this).cast::<T>().copy_from_nonoverlapping(items.as_ptr(), items.len());
             items.set_len(0);
         }
-        block
+        this
     }
 
     #[inline(always)]
-    unsafe fn deref<'a>(pointer: NonNull<()>) -> &'a Self {
+    unsafe fn deref<'a>(pointer: NonNull<()>) -> &'a [T] {
         // SAFETY: the caller's contract.
-        unsafe { &*Allocation::value(pointer) }
+        unsafe { &*Allocation::items(pointer) }
     }
 
     #[inline(always)]
-    unsafe fn deref_mut<'a>(pointer: NonNull<()>) -> &'a mut Self {
+    unsafe fn deref_mut<'a>(pointer: NonNull<()>) -> &'a mut [T] {
         // SAFETY: the caller's contract.
-        unsafe { &mut *Allocation::value(pointer) }
+        unsafe { &mut *Allocation::items(pointer) }
     }
 
     unsafe fn drop(pointer: NonNull<()>) {
@@ -180,38 +158,10 @@ unsafe impl<H, T> Pointable for HeaderSlice<H, [T]> {
         }
         // SAFETY: the caller's contract.
         unsafe {
-            let _free =
-                Free(pointer, Allocation::<H, T>::layout((*pointer.cast::<Allocation<H, T>>().as_ptr()).len));
-            Allocation::<H, T>::value(pointer).drop_in_place();
+            let items = Allocation::<T>::items(pointer);
+            let _free = Free(pointer, Allocation::<T>::layout(items.len()));
+            items.drop_in_place();
         }
-    }
-}
-
-// SAFETY: as for a `HeaderSlice` without a header.
-unsafe impl<T> Pointable for [T] {
-    const ALIGN: usize = HeaderSlice::<(), [T]>::ALIGN;
-    const NEEDS_DROP: bool = mem::needs_drop::<T>();
-    type Init = Vec<T>;
-
-    fn init(init: Vec<T>) -> NonNull<()> {
-        HeaderSlice::<(), [T]>::init(((), init))
-    }
-
-    #[inline(always)]
-    unsafe fn deref<'a>(pointer: NonNull<()>) -> &'a [T] {
-        // SAFETY: the caller's contract.
-        unsafe { &HeaderSlice::<(), [T]>::deref(pointer).slice }
-    }
-
-    #[inline(always)]
-    unsafe fn deref_mut<'a>(pointer: NonNull<()>) -> &'a mut [T] {
-        // SAFETY: the caller's contract.
-        unsafe { &mut HeaderSlice::<(), [T]>::deref_mut(pointer).slice }
-    }
-
-    unsafe fn drop(pointer: NonNull<()>) {
-        // SAFETY: the caller's contract.
-        unsafe { HeaderSlice::<(), [T]>::drop(pointer) };
     }
 }
 

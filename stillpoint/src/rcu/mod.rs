@@ -38,7 +38,7 @@
 //! | [`Rcu`] | a value that many threads read: read it with [`load`](Rcu::load), or [`read`](Rcu::read) without a guard of its own |
 //! | [`RcuOption`] | a value that may be missing, and statics |
 //! | `Rcu<dyn Trait>`, `Rcu<[T]>`, `Rcu<str>` | a value without a size, from a `Box` |
-//! | [`Ref`], [`OwnedRef`] | a reference that brings its section with it, borrowed from the pointer or owning a share of it |
+//! | [`Ref`] | a reference that brings its section with it |
 //! | [`Retired`], [`Reclaim`] | a value that has been replaced: drop it, wait for it, `.await` it, or poll |
 //!
 //! # Threads
@@ -210,7 +210,7 @@ pub use grace_period::{Elapse, GracePeriod, WaitTimeoutError};
 pub use guard::{Global, Guard, RcuDomain};
 pub use option::RcuOption;
 pub use pointer::Rcu;
-pub use reference::{OwnedRef, Ref};
+pub use reference::Ref;
 pub use retired::{Reclaim, Retired};
 
 pub use crate::domain::static_domain::StaticDomain;
@@ -218,7 +218,7 @@ pub use crate::grace_period::stall::{
     Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook,
 };
 pub use crate::pointer::owned::Owned;
-pub use crate::pointer::pointable::{HeaderSlice, Pointable};
+pub use crate::pointer::pointable::Pointable;
 pub use crate::pointer::shared::{Pointer, ReadSection, Shared};
 pub use crate::reclaim::backlog::Limits;
 pub use crate::reclaim::heap_bytes::HeapBytes;

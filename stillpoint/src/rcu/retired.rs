@@ -1,7 +1,7 @@
 //! Values that are no longer published, and the wait for their readers.
 
 use core::fmt;
-use core::future::{Future, IntoFuture, poll_fn};
+use core::future::{Future, IntoFuture};
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::pin::Pin;
@@ -98,25 +98,11 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
         T: Sized,
         D: TakeBack,
     {
-        *self.wait_for_readers("Retired::wait()")
-    }
-
-    /// [`wait`](Self::wait), without moving the value out of its box.
-    #[track_caller]
-    pub fn wait_boxed(self) -> Box<T>
-    where
-        D: TakeBack,
-    {
-        self.wait_for_readers("Retired::wait_boxed()")
-    }
-
-    #[track_caller]
-    fn wait_for_readers(self, operation: &'static str) -> Box<T> {
         // A panic here drops `self`, which retires the value.
-        let own = reader_outside(&self.domain, operation);
+        let own = reader_outside(&self.domain, "Retired::wait()");
         self.domain.core().engine.synchronize(own);
         // SAFETY: the grace period began after the value was unpublished.
-        unsafe { self.into_box() }
+        *unsafe { self.into_box() }
     }
 
     /// Starts a grace period, after which [`Reclaim::try_take`] returns the value without blocking.
@@ -251,37 +237,6 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
         if self.is_elapsed() { Ok(*self.take()) } else { Err(self) }
     }
 
-    /// [`try_take`](Self::try_take), without moving the value out of its box.
-    ///
-    /// # Errors
-    ///
-    /// Returns `self` if the grace period has not ended.
-    #[track_caller]
-    pub fn try_take_boxed(mut self) -> Result<Box<T>, Self> {
-        if self.is_elapsed() { Ok(self.take()) } else { Err(self) }
-    }
-
-    /// The same future, of the box: for values without a size.
-    ///
-    /// ```
-    /// use stillpoint::rcu::Rcu;
-    ///
-    /// async fn rename(name: &Rcu<str>, new: &str) -> Box<str> {
-    ///     name.swap(new.into()).start().boxed().await
-    /// }
-    /// # let name = Rcu::from_box("old".into());
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    /// # assert_eq!(&*runtime.block_on(rename(&name, "new")), "old");
-    /// ```
-    pub fn boxed(mut self) -> impl Future<Output = Box<T>> + Send + Unpin {
-        poll_fn(move |context| self.poll_boxed(context))
-    }
-
-    fn poll_boxed(&mut self, context: &mut Context<'_>) -> Poll<Box<T>> {
-        ready!(self.elapse.poll_for("a Retired", context));
-        Poll::Ready(self.take())
-    }
-
     /// The grace period has ended.
     #[track_caller]
     fn take(&mut self) -> Box<T> {
@@ -295,7 +250,8 @@ impl<T: Send + 'static, D: Domain> Future for Reclaim<T, D> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        self.poll_boxed(context).map(|value| *value)
+        ready!(self.elapse.poll_for("a Retired", context));
+        Poll::Ready(*self.take())
     }
 }
 

@@ -30,7 +30,7 @@
 //! # runtime.block_on(async { greet(&motd).await; change(&motd, String::from("bye")).await });
 //! ```
 //!
-//! A spawned task needs references that are `'static`: see [`Rcu::read_owned`](crate::rcu::Rcu::read_owned).
+//! A spawned task takes an `Arc` of the pointer, and reads there; [`Domain::enter_owned`] returns a guard without a lifetime.
 //!
 //! Cookies ([`GracePeriod`](crate::rcu::GracePeriod)), deferred callbacks, limits and stall reports are as in
 //! [`crate::rcu`].

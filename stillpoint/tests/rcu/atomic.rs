@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{self, Atomic, DeferOptions, HeaderSlice, Owned, Pointable, Shared};
+use stillpoint::rcu::{self, Atomic, DeferOptions, Owned, Pointable, Shared};
 use stillpoint::{Domain, qsbr, srcu};
 use support::deadline::deadline;
 use support::tracked::Tracked;
@@ -284,7 +284,6 @@ fn tag_has_the_bits_below_the_alignment() {
     check::<str>(String::new(), 7);
     check::<[()]>(vec![()], 7);
     check::<[Aligned]>(vec![Aligned], 63);
-    check::<HeaderSlice<Aligned, [u8]>>((Aligned, vec![1]), 63);
 }
 
 #[test]
@@ -304,33 +303,25 @@ fn null_pointers_differ_from_values_without_size() {
 
 #[test]
 fn unsized_values_of_every_alignment_keep_their_parts() {
-    fn check<H: Debug + Clone + PartialEq, T: Debug + Clone + PartialEq>(header: H, item: T) {
+    fn check<T: Debug + Clone + PartialEq>(item: T) {
         for len in [0, 1, 2, 3, 17] {
             let items = vec![item.clone(); len];
-            let mut owned = Owned::<HeaderSlice<H, [T]>>::init((header.clone(), items.clone()));
-            assert_eq!((&owned.header, &owned.slice), (&header, &items[..]));
-            owned.header = header.clone();
-            owned.slice.iter_mut().for_each(|slot| *slot = item.clone());
-            let address = (&raw const owned.slice).addr();
-            assert_eq!(address % align_of::<T>(), 0);
-            let slice = Owned::<[T]>::init(items.clone()).with_tag(1);
+            let mut slice = Owned::<[T]>::init(items.clone()).with_tag(1);
+            slice.iter_mut().for_each(|slot| *slot = item.clone());
             assert_eq!((&*slice, slice.tag()), (&items[..], 1));
+            assert_eq!(slice.as_ptr().addr() % align_of::<T>(), 0);
         }
     }
     #[derive(Debug, Clone, PartialEq)]
     #[repr(align(32))]
     struct Wide(u8);
 
-    check(1_u8, 2_u16);
-    check(1_u8, 2_u8);
-    check(1_u64, 2_u8);
-    check((1_u64, 2_u8), 3_u16);
-    check((), 1_u32);
-    check(1_u8, ());
-    check((), ());
-    check(Wide(1), 2_u8);
-    check(1_u8, Wide(2));
-    check(String::from("header"), String::from("item"));
+    check(1_u8);
+    check(2_u16);
+    check(3_u64);
+    check(());
+    check(Wide(1));
+    check(String::from("item"));
 }
 
 #[test]
@@ -424,9 +415,9 @@ fn panic_in_an_item_does_not_leak_the_others() {
     type Parts = (Tracked, Result<Fragile, Tracked>);
     let items: Vec<Parts> =
         vec![(tracked(), Err(tracked())), (tracked(), Ok(Fragile(tracked()))), (tracked(), Err(tracked()))];
-    let owned = Owned::<HeaderSlice<Tracked, [Parts]>>::init((tracked(), items));
+    let owned = Owned::<[Parts]>::init(items);
     assert!(catch_unwind(AssertUnwindSafe(|| drop(owned))).is_err());
-    assert_eq!(DROPS.load(Relaxed), 7);
+    assert_eq!(DROPS.load(Relaxed), 6);
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn callbacks_wait_for_all_open_sections() {
         Own.call_with(call, DeferOptions::new().heap_bytes(1 << 20));
         Own.retire(value());
         Own.retire_with(value(), LAZY);
-        Own.retire_all((0..5).map(|_| value()));
+        (0..5).for_each(|_| Own.retire(value()));
         // SAFETY: from a box, and not used again.
         unsafe { Own.retire_raw(NonNull::from(Box::leak(value())), DeferOptions::new()) };
     };

@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-use stillpoint::rcu::{GracePeriod, OwnedRef, Rcu, RcuOption, Ref, Retired};
+use stillpoint::rcu::{GracePeriod, Rcu, RcuOption, Ref, Retired};
 use stillpoint::{EnterSection, TakeBack, qsbr, srcu};
 use support::deadline::deadline;
 use support::panics::message;
@@ -255,13 +255,13 @@ mod each {
         value.domain().barrier();
         // The first one, and the one that was not published.
         assert_eq!(drops.load(Acquire), 2);
-        let old = value.swap(named("d")).wait_boxed();
-        assert_eq!(text(&old), "b");
+        let old = value.swap(named("e"));
+        assert_eq!(text(&&*old), "b");
         drop(old);
-        assert_eq!(text(&block_on(value.swap(named("e")).start().boxed())), "d");
-        assert_eq!(drops.load(Acquire), 4);
+        value.domain().barrier();
+        assert_eq!(drops.load(Acquire), 3);
         assert_eq!(text(&value.into_box()), "e");
-        assert_eq!(drops.load(Acquire), 5);
+        assert_eq!(drops.load(Acquire), 4);
 
         // A slice, a string, and empty ones.
         let items = |len| (0..len).map(|_| Tracked(drops)).collect::<Box<[_]>>();
@@ -269,11 +269,11 @@ mod each {
         assert_eq!(slice.get_mut().len(), 3);
         drop(slice.swap(items(0)));
         slice.domain().barrier();
-        assert_eq!(drops.load(Acquire), 8);
+        assert_eq!(drops.load(Acquire), 7);
         slice.domain().clone().within(|section| assert_eq!(slice.load(section).len(), 0));
         drop(slice.swap(items(2)));
         drop(slice);
-        assert_eq!(drops.load(Acquire), 10);
+        assert_eq!(drops.load(Acquire), 9);
 
         let string: RcuOption<str, F> = RcuOption::empty_in(F::make());
         assert!(string.swap(Some("old".into())).is_none());
@@ -334,7 +334,7 @@ mod each {
 
     pub fn panicking_destructors_lose_no_other_value<F: Flavour>() {
         let drops = counter();
-        let bomb = || -> Box<dyn Send + Sync> { Box::new(Bomb(drops)) };
+        let bomb = || Box::new(Bomb(drops));
         let panics = |f: &mut dyn FnMut()| {
             let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
             assert_eq!(message(&*payload), "a destructor fails");
@@ -345,11 +345,12 @@ mod each {
         value.domain().barrier();
         assert_eq!(drops.load(Acquire), 1);
         // In the caller.
-        panics(&mut || drop(value.swap(bomb()).wait_boxed()));
-        panics(&mut || drop(block_on(value.swap(bomb()).start().boxed())));
+        let other = std::mem::ManuallyDrop::new(Bomb(drops));
+        panics(&mut || drop(value.swap(bomb()).wait()));
+        panics(&mut || drop(block_on(value.swap(bomb()).start())));
         panics(&mut || {
             value.domain().within(|section| {
-                let failed = value.compare_exchange(section, &(), bomb());
+                let failed = value.compare_exchange(section, &other, bomb());
                 drop(failed.map(drop).map_err(|failed| failed.new));
             });
         });
@@ -403,7 +404,7 @@ mod each {
             let later = GracePeriod::start_in(value.domain().clone());
             let mut old = old.try_take().expect_err("it has a reader");
             assert!(poll_once(&mut old).is_pending());
-            let mut started = started.try_take_boxed().expect_err("it has a reader");
+            let mut started = started.try_take().expect_err("it has a reader");
             assert!(!started.is_elapsed() && !later.is_elapsed());
             drop(sent);
             assert_eq!(block_on(old), 1);
@@ -467,38 +468,10 @@ fn references_keep_the_value_and_print_it() {
 }
 
 #[test]
-fn owned_reference_keeps_pointer_and_domain() {
-    fn check<D: EnterSection>(domain: D) {
-        let drops = counter();
-        let value = Arc::new(Rcu::new_in(Tracked(drops), domain));
-        let (first, second) = (value.read_owned(), value.read_owned());
-        // The references have the last shares of the pointer, and of a sleepable domain.
-        drop(value);
-        assert_eq!(first.0.load(Acquire), 0);
-        drop(first);
-        assert_eq!(second.0.load(Acquire), 0);
-        drop(second);
-        assert_eq!(drops.load(Acquire), 1);
-        let slot = Arc::new(RcuOption::from_box_in(Some(Box::new(Tracked(drops))), srcu::Domain::new()));
-        let owned = slot.read_owned().unwrap();
-        let retired = slot.take().unwrap().start();
-        assert!(slot.read_owned().is_none());
-        drop(slot);
-        let retired = retired.try_take().expect_err("it has a reader");
-        drop(owned);
-        drop(block_on(retired));
-        assert_eq!(drops.load(Acquire), 2);
-    }
-    let _running = deadline();
-    check(Threads);
-    check(srcu::Domain::new());
-}
-
-#[test]
 fn sleepable_references_move_between_threads() {
     fn is<T: Send + Sync + 'static>() {}
-    is::<OwnedRef<String, srcu::Domain>>();
-    is::<OwnedRef<dyn Debug + Send + Sync, srcu::Domain>>();
+    is::<Ref<'static, String, srcu::Domain>>();
+    is::<Ref<'static, dyn Debug + Send + Sync, srcu::Domain>>();
     let _running = deadline();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().expect("a runtime");
     runtime.block_on(async {
@@ -506,10 +479,11 @@ fn sleepable_references_move_between_threads() {
         let value = Arc::new(Rcu::new_in(Tracked(drops), srcu::Domain::new()));
         let readers: Vec<_> = (0..8)
             .map(|_| {
-                let owned = value.read_owned();
+                let (theirs, guard) = (value.clone(), value.domain().enter_owned());
                 tokio::spawn(async move {
+                    let read = theirs.load(&guard);
                     for _ in 0..10 {
-                        assert_eq!(owned.0.load(Acquire), 0);
+                        assert_eq!(read.0.load(Acquire), 0);
                         tokio::task::yield_now().await;
                     }
                 })

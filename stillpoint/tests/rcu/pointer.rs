@@ -156,7 +156,7 @@ fn retired_value_is_readable_until_freed() {
     let value = Rcu::new(String::from("old"));
     let retired = value.replace(String::from("new"));
     assert_eq!((retired.len(), retired.as_str()), (3, "old"));
-    assert_eq!(*retired.wait_boxed(), "old");
+    assert_eq!(retired.wait(), "old");
     assert_eq!(value.swap(Box::new(String::from("newer"))).wait(), "new");
 }
 

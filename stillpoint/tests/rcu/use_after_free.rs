@@ -83,12 +83,6 @@ fn no_read_after_synchronize() {
 }
 
 #[test]
-fn no_read_after_waiting_for_a_box() {
-    stillpoint::domain! { struct Own; }
-    stress(Own, |value| drop(value.swap(Box::new(fresh())).wait_boxed()));
-}
-
-#[test]
 fn no_read_after_a_deferred_free() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| drop(value.replace(fresh())));
