@@ -4,13 +4,15 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::future::Future;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Waker};
 use std::thread;
 
 use stillpoint::percpu::{self, ArcOwner, Counter, Histogram, Pool, RefCount};
+use support::child;
 use support::panics::message;
 
 /// Refuses memory to threads that have set [`EXHAUSTED`], and counts that of the others.
@@ -105,6 +107,85 @@ fn words_given_back_in_any_order_are_taken_again() {
         live.push(LIVE.get());
     }
     assert!(live[9] <= live[1] + live[1] / 10, "{live:?}");
+}
+
+#[test]
+fn what_is_dropped_frees_its_memory() {
+    // Without threads that take the words of its counts.
+    if child::variant().is_none() {
+        return child::run(what_is_dropped_frees_its_memory, "alone", None);
+    }
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            // Without the hook, which allocates.
+            resume_unwind(Box::new(()));
+        }
+    }
+    let use_all = || {
+        let (counter, pool) = (Counter::<u64>::new(), Pool::new(4));
+        counter.add(1);
+        (0..8).for_each(|n| drop(pool.push(Box::new(n))));
+        let owner = ArcOwner::new(1);
+        let (clone, weak) = (ArcOwner::share(&owner), ArcOwner::downgrade(&owner));
+        let mut future = ArcOwner::into_inner(owner);
+        assert!(Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop((future, clone, weak));
+        for last_is_owner in [true, false] {
+            let owner = ArcOwner::new(Bomb);
+            let clone = ArcOwner::share(&owner);
+            if last_is_owner {
+                drop(clone);
+                assert!(catch_unwind(AssertUnwindSafe(|| drop(owner))).is_err());
+            } else {
+                drop(owner);
+                assert!(catch_unwind(AssertUnwindSafe(|| drop(clone))).is_err());
+            }
+        }
+    };
+    use_all();
+    let before = LIVE.get();
+    const ROUNDS: usize = 1000;
+    (0..ROUNDS).for_each(|_| use_all());
+    // The maps of waiters keep some nodes.
+    assert!(LIVE.get() < before + ROUNDS * size_of::<usize>() * 4, "{} bytes", LIVE.get() - before);
+}
+
+/// Makes objects, which threads race to use first. Returns the bytes that are kept when the objects are gone.
+fn kept_after_races<T: Sync>(new: fn() -> T, first_use: fn(&T)) -> isize {
+    let live_during = |f: &mut dyn FnMut()| {
+        let before = LIVE.get();
+        f();
+        LIVE.get().wrapping_sub(before) as isize
+    };
+    let race = |_| {
+        let (mut object, ready) = (Some(new()), AtomicUsize::new(0));
+        let used = thread::scope(|scope| {
+            let race = || {
+                ready.fetch_add(1, Relaxed);
+                // At the same moment: threads that sleep would be woken one after the other.
+                while ready.load(Relaxed) < 2 {
+                    thread::yield_now();
+                }
+                live_during(&mut || first_use(object.as_ref().expect("not yet dropped")))
+            };
+            [(); 2].map(|()| scope.spawn(race)).map(|thread| thread.join().unwrap()).iter().sum::<isize>()
+        });
+        used + live_during(&mut || drop(object.take()))
+    };
+    (0..1000).map(race).sum()
+}
+
+#[test]
+fn thread_that_loses_a_race_gives_its_memory_back() {
+    if child::variant().is_none() {
+        return child::run(thread_that_loses_a_race_gives_its_memory_back, "alone", None);
+    }
+    assert_eq!(kept_after_races(Counter::<u64>::new, Counter::prepare), 0);
+    // A block for each thread, which later counts use.
+    let block = 128 * (percpu::report().cpus() as isize + 1);
+    let kept = kept_after_races(RefCount::new, RefCount::prepare);
+    assert!(kept <= 2 * block, "{kept} bytes");
 }
 
 /// Leaves a waker with each of many objects. Returns how often the thread allocates while `end` ends the wait for one.

@@ -90,6 +90,24 @@ mod tests {
     use support::deadline::deadline;
 
     #[test]
+    fn notification_wakes_those_that_wait_once() {
+        let event = EventCount::new();
+        let is_awaited = || event.word.load(Relaxed) & WAITERS != 0;
+        let key = event.prepare_wait();
+        assert!(is_awaited());
+        event.notify_all();
+        // The next one wakes nothing.
+        assert!(!is_awaited());
+        // The key is an old one.
+        event.wait(key, None);
+    }
+
+    #[test]
+    fn wait_looks_at_its_condition_at_its_limit() {
+        assert!(EventCount::new().wait_until(Some(Duration::ZERO), || true));
+    }
+
+    #[test]
     fn wait_ends_at_its_limit_although_notifications_go_on() {
         let _running = deadline();
         let event = EventCount::new();

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -111,6 +111,15 @@ fn into_inner_is_a_future() {
     assert!(again.is_err(), "the value is given once");
 }
 
+/// A waker that is not called.
+struct Unused;
+
+impl Wake for Unused {
+    fn wake(self: std::sync::Arc<Self>) {
+        unreachable!("the future is gone");
+    }
+}
+
 #[test]
 fn dropped_into_inner_leaves_the_value_to_the_last_clone() {
     for polled in [false, true] {
@@ -118,10 +127,13 @@ fn dropped_into_inner_leaves_the_value_to_the_last_clone() {
         let owner = Value::new(&drops);
         let clone = ArcOwner::share(&owner);
         let mut inner = ArcOwner::into_inner(owner);
+        let wakes = std::sync::Arc::new(Unused);
         if polled {
-            assert!(Pin::new(&mut inner).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            let waker = Waker::from(wakes.clone());
+            assert!(Pin::new(&mut inner).poll(&mut Context::from_waker(&waker)).is_pending());
         }
         drop(inner);
+        assert_eq!(std::sync::Arc::strong_count(&wakes), 1, "the waker is gone");
         assert_eq!(drops.load(Relaxed), 0);
         drop(clone);
         assert_eq!(drops.load(Relaxed), 1);

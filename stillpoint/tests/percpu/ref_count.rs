@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::races;
-use stillpoint::percpu::RefCount;
+use stillpoint::percpu::{RefCount, Zero};
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork;
@@ -247,6 +247,40 @@ fn waits_and_futures_end_after_the_callback() {
     assert_eq!(future.poll(&mut Context::from_waker(&wakers[1])), Poll::Ready(()));
 }
 
+/// Drops a future of the same count when it is called, or dropped itself.
+struct Hostile(Mutex<Option<Pin<Box<Zero<'static>>>>>);
+
+impl Wake for Hostile {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().unwrap().take());
+    }
+}
+
+#[test]
+fn wakers_run_outside_of_locks() {
+    let _running = deadline();
+    let count: &RefCount = Box::leak(Box::new(RefCount::new()));
+    count.get();
+    let poll = |future: &mut Pin<Box<Zero<'_>>>, waker: &Waker| {
+        assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    };
+    let hostile = || {
+        let mut future = Box::pin(count.zero());
+        poll(&mut future, Waker::noop());
+        Waker::from(Arc::new(Hostile(Mutex::new(Some(future)))))
+    };
+    let (mut dropped, mut woken) = (Box::pin(count.zero()), Box::pin(count.zero()));
+    for future in [&mut dropped, &mut woken] {
+        poll(future, &hostile());
+        // The first waker is dropped.
+        poll(future, &hostile());
+    }
+    drop(dropped);
+    count.kill();
+    count.put();
+    assert!(woken.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
+
 #[test]
 fn panic_in_the_callback_wakes_waiters() {
     let _running = deadline();
@@ -307,6 +341,30 @@ fn words_of_many_counts_are_used_again() {
                 assert!(count.is_zero(), "count {index} has none");
             }
         }
+    }
+}
+
+#[test]
+fn killed_count_gives_its_word_back_once() {
+    let with_one = || {
+        let count = RefCount::new();
+        count.get();
+        count
+    };
+    let killed: Vec<_> = (0..64).map(|_| with_one()).collect();
+    killed.iter().for_each(|count| _ = count.kill());
+    let counts: Vec<_> = (0..64).map(|_| with_one()).collect();
+    counts.iter().for_each(RefCount::get);
+    // Nor does it take another one.
+    killed.iter().for_each(RefCount::prepare);
+    drop(killed);
+    let _later: Vec<_> = (0..64).map(|_| with_one()).collect();
+    for count in &counts {
+        assert!(count.kill());
+        count.put();
+        assert!(!count.is_zero(), "its word is its own");
+        count.put();
+        assert!(count.is_zero(), "its word has no other owner");
     }
 }
 
@@ -389,6 +447,11 @@ fn fork_child_finds_the_locks_of_other_threads_free() {
         scope.spawn(|| {
             while !stop.load(Relaxed) {
                 await_one(false);
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                RefCount::new().get();
             }
         });
         (0..races(100)).for_each(|_| fork::in_child(|| await_one(true)));

@@ -181,6 +181,8 @@ fn late_denial_panics_kills_and_leaks_what_they_count() {
     let (count, owner) = (RefCount::new(), ArcOwner::new(Tracked(&DROPS)));
     count.get();
     let clone = ArcOwner::share(&owner);
+    let taken_back = ArcOwner::new(Tracked(&DROPS));
+    let its_clone = ArcOwner::share(&taken_back);
     deny_membarrier(errno(&name), None);
     let killed = catch_unwind(AssertUnwindSafe(|| count.kill()));
     match killed {
@@ -195,7 +197,11 @@ fn late_denial_panics_kills_and_leaks_what_they_count() {
     drop(owner);
     drop(clone.clone());
     drop(clone);
-    assert_eq!(DROPS.load(Relaxed), usize::from(!interrupts));
+    // A value that is not given back is leaked.
+    let given = catch_unwind(AssertUnwindSafe(|| drop(ArcOwner::into_inner(taken_back))));
+    assert_eq!(given.is_err(), interrupts);
+    drop(its_clone);
+    assert_eq!(DROPS.load(Relaxed), if interrupts { 0 } else { 2 });
     // Later counts are shared ones.
     let count = RefCount::new();
     count.get();
