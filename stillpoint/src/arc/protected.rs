@@ -7,6 +7,7 @@ use super::ref_cnt::RefCnt;
 use super::thread;
 use crate::rcu::published_ptr::PublishedPtr;
 use crate::slots::slot::Slot;
+use crate::sync::step;
 
 /// A pointer, and what keeps its value alive: a slot, or a reference.
 ///
@@ -35,7 +36,7 @@ impl<T: RefCnt> Protected<T> {
         let pointer = source.load();
         let slot = if pointer.is_null() {
             // There is no value to protect.
-            slot.give_back();
+            step!("slot-of-nothing-kept", slot.give_back());
             None
         } else {
             slot.fill(address::<T>(pointer));

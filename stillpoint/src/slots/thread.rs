@@ -139,7 +139,7 @@ impl ThreadSlots {
     /// Gives the thread's record up: its slots that are in use outlive it.
     pub fn end(&self, table: &'static SlotTable) {
         step!("end-not-noted", self.has_ended.set(true));
-        self.slot.set(NO_SLOT);
+        step!("slot-kept-at-exit", self.slot.set(NO_SLOT));
         self.record.set(None);
         let own = self.reader.take();
         compiler_fence(SeqCst);
@@ -257,3 +257,18 @@ macro_rules! slot_table {
 }
 #[cfg(not(loom))]
 pub(crate) use slot_table;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::slots::pointers::TABLE;
+
+    #[test]
+    fn handler_that_interrupts_the_search_takes_a_shared_slot() {
+        let slots = ThreadSlots::new();
+        slots.is_searching.set(true);
+        let slot = slots.take(&TABLE).expect("memory");
+        assert!(slots.reader.get().is_none() && slots.shared.get().is_some());
+        slot.give_back();
+    }
+}

@@ -224,6 +224,21 @@ fn update_that_panics_changes_nothing() {
 }
 
 #[test]
+fn update_that_comes_late_drops_what_it_made() {
+    let made = Arc::new(());
+    let cell = ArcCell::new(Arc::new(None));
+    let mut calls = 0;
+    cell.update(|_| {
+        calls += 1;
+        if calls == 1 {
+            cell.store(Arc::new(None));
+        }
+        Arc::new(Some(Arc::clone(&made)))
+    });
+    assert_eq!((calls, Arc::strong_count(&made)), (2, 2));
+}
+
+#[test]
 fn cache_keeps_its_value_until_it_is_used() {
     let value = Arc::new(1);
     let cell = ArcCell::new(Arc::clone(&value));

@@ -1,7 +1,7 @@
 //! Stores that are `Deferred`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
 use stillpoint::arc::{self, ArcCell, Deferred};
@@ -29,6 +29,27 @@ fn value_is_destroyed_soon_by_a_worker() {
     assert_ne!(thread, thread::current().id());
     drop(cell);
     assert_eq!(receiver.recv(), Ok((2, thread::current().id())), "no load can be in progress");
+}
+
+#[test]
+fn values_that_wait_are_weighed() {
+    const BYTES: usize = 1 << 16;
+    struct Large(Option<Arc<Barrier>>, #[expect(dead_code)] [u8; BYTES]);
+    impl Drop for Large {
+        fn drop(&mut self) {
+            self.0.take().map(|end| end.wait());
+        }
+    }
+    let _running = deadline();
+    let end = Arc::new(Barrier::new(2));
+    let cell = ArcCell::with_strategy(Arc::new(Large(Some(Arc::clone(&end)), [0; BYTES])), Deferred);
+    cell.store(Arc::new(Large(None, [0; BYTES])));
+    // The worker is in the first destructor, or comes to it.
+    (0..8).for_each(|_| cell.store(Arc::new(Large(None, [0; BYTES]))));
+    let stats = arc::stats();
+    end.wait();
+    assert!(stats.queued_bytes >= 8 * BYTES as u64, "{stats:?}");
+    arc::barrier();
 }
 
 #[test]

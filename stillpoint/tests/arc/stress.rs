@@ -1,7 +1,7 @@
 //! Threads that load, keep, drop and store at the same time. Values notice when they are used after they were freed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Arc, RwLock};
 use std::thread;
 
 use stillpoint::arc::{ArcCell, Deferred, Exact, Strategy};
@@ -65,6 +65,7 @@ fn values_live_as_long_as_they_are_used() {
     let _running = deadline();
     let rounds = if cfg!(miri) { 15 } else { 2000 };
     run::<Exact>(rounds);
+    run::<RwLock<()>>(rounds);
     assert_eq!(LIVE.load(Relaxed), 0, "counts are exact");
     run::<Deferred>(rounds);
     stillpoint::arc::barrier();

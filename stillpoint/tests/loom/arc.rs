@@ -146,6 +146,20 @@ fn guard_outlives_a_deferred_store() {
     race::<Deferred>(|cell| look(cell.load().0), store);
 }
 
+/// The thread's own slot is in use.
+/// Refutes: slot-of-nothing-kept
+#[test]
+fn load_of_nothing_keeps_no_slot() {
+    check(0, 0, || {
+        register();
+        let (cell, empty) = (ArcCell::new(Counted(value())), ArcCell::<Option<Counted>>::empty());
+        let guards = (cell.load(), empty.load());
+        assert!(guards.1.is_none() && !has_no_guards());
+        drop(guards);
+        assert!(has_no_guards());
+    });
+}
+
 /// Slots, and a value.
 struct State {
     records: &'static Records,

@@ -2,12 +2,14 @@
 
 use std::mem;
 use std::panic::{catch_unwind, panic_any};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use stillpoint::Domain as _;
+use stillpoint::arc::ArcCell;
 use stillpoint::rcu::{self, Global, GracePeriod, Guard, Rcu, RcuDomain, Stall, StaticDomain, Stats};
 use support::child;
 use support::deadline::deadline;
@@ -262,10 +264,11 @@ fn stall_hook_may_read_but_not_wait() {
         let value = Rcu::new_in(7, Own);
         assert_eq!(*value.load(&Own::enter()), 7);
         assert!(!Own.try_synchronize() && !Other.try_synchronize());
-        let waits: [(&str, fn()); 3] = [
+        let waits: [(&str, fn()); 4] = [
             ("synchronize()", || Own.synchronize()),
             ("synchronize()", || Other.synchronize()),
             ("Retired::wait()", || Rcu::new_in((), Other).replace(()).wait()),
+            ("a store to an `ArcCell`", || ArcCell::new(Arc::new(1)).store(Arc::new(2))),
         ];
         for (operation, wait) in waits {
             let panic = catch_unwind(wait).expect_err("it would wait for itself");
@@ -280,7 +283,7 @@ fn stall_hook_may_read_but_not_wait() {
         Other.synchronize();
         Own.synchronize();
     });
-    while PANICS.load(Acquire) < 3 {
+    while PANICS.load(Acquire) < 4 {
         thread::yield_now();
     }
     reader.leave();
