@@ -1,15 +1,13 @@
 //! The public trait of all domains.
 
-use core::any::type_name;
 use core::borrow::Borrow;
 use core::fmt;
 use core::future::Future;
-use core::mem::{self, needs_drop};
+use core::mem::needs_drop;
 use core::panic::Location;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use core::task::{Context, Poll};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::grace_period::stall;
 use crate::pointer::erased::{ErasedPtr, PointableNode};
@@ -17,7 +15,7 @@ use crate::pointer::pointable::Pointable;
 use crate::pointer::shared::{ReadSection, Shared};
 use crate::pointer::thin::ThinPtr;
 use crate::reclaim::backlog::Limits;
-use crate::reclaim::callback::{Callback, Panicked};
+use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::{Await, RawDomain, reader_outside, try_synchronize_patiently};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::poller::WaiterId;
@@ -463,16 +461,4 @@ pub(crate) unsafe fn retire<W: ErasedPtr<Value: 'static>>(
     // SAFETY: the caller's contract; callbacks run after a grace period.
     let callback = unsafe { Callback::free::<W>(value, W::bytes(value), heap, options.local) };
     domain.defer(callback, options.lazy);
-}
-
-/// Returns `weigh(value)`, a function of the program, or `None` if it panics: it must not keep the value from being
-/// retired.
-pub(crate) fn weigh<T: ?Sized>(domain: &impl RawDomain, weigh: fn(&T) -> usize, value: &T) -> Option<usize> {
-    let result = catch_unwind(AssertUnwindSafe(|| weigh(value)));
-    result
-        .inspect_err(|_| {
-            running::report_panic(domain, Panicked { what: "a weigher", name: type_name::<T>() });
-        })
-        .map_err(mem::forget)
-        .ok()
 }

@@ -91,8 +91,8 @@
 //!
 //! The backlog is bounded ([`Domain::set_limits`](crate::Domain::set_limits)): above the limit, a retiring thread blocks until less is left, but for ten
 //! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, by about a mebibyte a second.
-//! What values own on the heap counts for [types that the library knows](known_heap_bytes), and for pointers that
-//! [weigh](Rcu::weighed) their values; of other values a stalled reader holds up a bounded *number*
+//! What values own on the heap counts for [types that the library knows](known_heap_bytes), and where the
+//! program [says it](DeferOptions::heap_bytes); of other values a stalled reader holds up a bounded *number*
 //! ([`Limits`](Limits#what-a-value-counts-for)). A callback that blocks delays callbacks of its own domain only, since
 //! each domain with queued callbacks has its own worker. Domains with nothing but lazy callbacks share two threads until
 //! these must run. One idle worker thread is kept for all domains.
@@ -221,7 +221,6 @@ pub use crate::pointer::owned::Owned;
 pub use crate::pointer::pointable::Pointable;
 pub use crate::pointer::shared::{Pointer, ReadSection, Shared};
 pub use crate::reclaim::backlog::Limits;
-pub use crate::reclaim::heap_bytes::HeapBytes;
 pub use crate::reclaim::options::DeferOptions;
 pub use crate::reclaim::stats::Stats;
 
@@ -407,15 +406,10 @@ pub fn barrier() {
 /// The library knows it of these types; the limits of the backlog [count it](Limits#what-a-value-counts-for):
 ///
 /// - all types without destructors (no drop glue): 0;
-/// - `String`, `Box<str>`, `OsString`, `PathBuf`, `CString`;
-/// - `Vec<T>`, `VecDeque<T>` and `Box<[T]>`, where `T` is an integer, a float, `bool`, `char`, `&'static str` or
-///   `String`; and `Vec<Vec<u8>>`;
-/// - `HashMap<K, V>` (of std, with its default hasher), `BTreeMap<K, V>` and `Vec<(K, V)>`, where `K` is `u32`, `u64`,
-///   `usize`, `&'static str` or `String`, and `V` is one of these, `f64` or `Vec<u8>`;
-/// - `HashSet<K>` and `BTreeSet<K>`.
+/// - `String`, `Box<str>`;
+/// - `Vec<T>` and `Box<[T]>`, where `T` is an integer, a float, `bool`, `char` or `&'static str`.
 ///
-/// Values of these types are weighed where they are retired. That takes a few instructions, or a pass over the elements
-/// if those own memory, which their destructors take too. For other types, see [`Rcu::weighed`].
+/// For other types, see [`DeferOptions::heap_bytes`].
 ///
 /// ```
 /// use stillpoint::rcu;

@@ -10,7 +10,6 @@ use super::guard::Global;
 use super::retired::Retired;
 use crate::pointer::thin::ThinPtr;
 use crate::rcu::published_ptr::PublishedPtr;
-use crate::reclaim::heap_bytes::HeapBytes;
 use crate::{Domain, EnterSection};
 
 /// An [`Rcu`](super::Rcu) that may be empty, for statics: it is `const` to create, and allocates nothing then.
@@ -42,7 +41,6 @@ pub struct RcuOption<T: ?Sized + Send + 'static, D: Domain = Global> {
     /// The word of a [`ThinPtr`], or null.
     value: PublishedPtr<()>,
     domain: D,
-    weigher: Option<fn(&T) -> usize>,
     /// Owns the value, as a `Box` does: this is `Sync` if `T` is.
     _owns: PhantomData<T>,
     /// Values go in and out through shared references: invariant in `T`, as a `Cell` is.
@@ -62,7 +60,6 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         Self {
             value: PublishedPtr::new(ptr::null_mut()),
             domain,
-            weigher: None,
             _owns: PhantomData,
             _exchanges: PhantomData,
         }
@@ -73,42 +70,9 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         Self {
             value: PublishedPtr::new(into_word(value)),
             domain,
-            weigher: None,
             _owns: PhantomData,
             _exchanges: PhantomData,
         }
-    }
-
-    /// Weighs values by [`HeapBytes`] when they are retired: see [`Rcu::weighed`](super::Rcu::weighed).
-    #[must_use]
-    pub const fn weighed(self) -> Self
-    where
-        T: HeapBytes + Sync,
-    {
-        self.weighed_by(T::heap_bytes)
-    }
-
-    /// Weighs values by `weigher` when they are retired: see [`Rcu::weighed_by`](super::Rcu::weighed_by).
-    ///
-    /// ```
-    /// use stillpoint::rcu::RcuOption;
-    ///
-    /// struct Page {
-    ///     html: Vec<u8>,
-    /// }
-    ///
-    /// static PAGE: RcuOption<Page> = RcuOption::empty().weighed_by(|page: &Page| page.html.capacity());
-    ///
-    /// PAGE.replace(Some(Page { html: vec![b' '; 1 << 20] }));
-    /// PAGE.take();
-    /// ```
-    #[must_use]
-    pub const fn weighed_by(mut self, weigher: fn(&T) -> usize) -> Self
-    where
-        T: Sync,
-    {
-        self.weigher = Some(weigher);
-        self
     }
 
     /// Returns the domain whose guards and handles read the value.
@@ -168,7 +132,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         // First, since it panics if there is no memory for the domain's first use.
         let domain = self.domain.clone();
         let old = self.value.swap(into_word(new));
-        thin(old).map(|value| Retired::new(value, domain, self.weigher))
+        thin(old).map(|value| Retired::new(value, domain))
     }
 
     /// Leaves the pointer empty, and returns the old value for disposal.
@@ -219,7 +183,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         let domain = self.domain.clone();
         let new = into_word(new);
         match self.value.compare_exchange(seen, new) {
-            Ok(old) => Ok(thin(old).map(|value| Retired::new(value, domain, self.weigher))),
+            Ok(old) => Ok(thin(old).map(|value| Retired::new(value, domain))),
             Err(current) => {
                 // SAFETY: `new` was not published.
                 let new = thin(new).map(|new| unsafe { new.into_box() });

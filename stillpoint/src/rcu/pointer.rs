@@ -7,7 +7,6 @@ use super::exchange_error::CompareExchangeError;
 use super::guard::Global;
 use super::option::RcuOption;
 use super::retired::Retired;
-use crate::reclaim::heap_bytes::HeapBytes;
 use crate::{Domain, EnterSection};
 
 /// A value that many threads read while others replace it whole.
@@ -88,52 +87,6 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     /// [`new_in`](Self::new_in), for a value that is already boxed.
     pub fn from_box_in(value: Box<T>, domain: D) -> Self {
         Self(RcuOption::from_box_in(Some(value), domain))
-    }
-
-    /// Weighs values by [`HeapBytes`] when they are retired: see [`weighed_by`](Self::weighed_by).
-    ///
-    /// ```
-    /// use std::collections::HashMap;
-    /// use stillpoint::rcu::Rcu;
-    ///
-    /// let names: HashMap<u64, Option<String>> = HashMap::new();
-    /// let names = Rcu::new(names).weighed();
-    /// names.replace(HashMap::new());
-    /// ```
-    #[must_use]
-    pub fn weighed(self) -> Self
-    where
-        T: HeapBytes + Sync,
-    {
-        Self(self.0.weighed())
-    }
-
-    /// Weighs values by `weigher` when they are retired: it returns the bytes that a value owns on the heap, which then
-    /// count towards the [limits](super::Limits#what-a-value-counts-for) of the backlog.
-    ///
-    /// Without it, the pointer weighs values of [some types](super::known_heap_bytes). What values of other types own is
-    /// not counted; behind a stalled reader, their number is bounded instead.
-    ///
-    /// The writer that retires a value calls `weigher`, while readers may still use the value. If it panics, the panic is
-    /// caught and counted ([`Stats::panics`](super::Stats::panics)), and the value counts as unknown.
-    ///
-    /// ```
-    /// use stillpoint::rcu::Rcu;
-    ///
-    /// struct Image {
-    ///     pixels: Box<[u32]>,
-    /// }
-    ///
-    /// let image = Image { pixels: vec![0; 1 << 20].into() };
-    /// let image = Rcu::new(image).weighed_by(|image| size_of_val(&*image.pixels));
-    /// image.replace(Image { pixels: [].into() });
-    /// ```
-    #[must_use]
-    pub fn weighed_by(self, weigher: fn(&T) -> usize) -> Self
-    where
-        T: Sync,
-    {
-        Self(self.0.weighed_by(weigher))
     }
 
     /// Returns the domain whose guards and handles read the value.

@@ -38,8 +38,6 @@ pub struct Retired<T: ?Sized + Send + 'static, D: Domain = Global> {
     /// Not a Box, which must not be aliased: readers may hold references.
     value: ThinPtr<T>,
     domain: D,
-    /// The pointer's. `Some` only if `T: Sync`: readers may use the value while it is weighed.
-    weigher: Option<fn(&T) -> usize>,
 }
 
 // SAFETY: owns its value, as a `Box` does.
@@ -48,9 +46,9 @@ unsafe impl<T: ?Sized + Send + 'static, D: Domain> Send for Retired<T, D> {}
 unsafe impl<T: ?Sized + Send + 'static, D: Domain> Sync for Retired<T, D> {}
 
 impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
-    /// The caller has unpublished `value`, and does not use it again. With a `weigher`, `T` is `Sync`.
-    pub(super) fn new(value: ThinPtr<T>, domain: D, weigher: Option<fn(&T) -> usize>) -> Self {
-        Self { value, domain, weigher }
+    /// The caller has unpublished `value`, and does not use it again.
+    pub(super) fn new(value: ThinPtr<T>, domain: D) -> Self {
+        Self { value, domain }
     }
 
     /// Retires the value.
@@ -61,30 +59,8 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     #[inline]
     #[track_caller]
     unsafe fn retire(&self, options: DeferOptions) {
-        if let Some(weigher) = self.weigher {
-            // SAFETY: the caller's contract.
-            unsafe { self.retire_weighed(options, weigher) };
-        } else {
-            // SAFETY: the value has been unpublished; the caller's contract. References to it are shared.
-            unsafe { api::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options) };
-        }
-    }
-
-    /// [`retire`](Self::retire), apart from it, so that `options` are constant there.
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    #[inline(never)]
-    #[track_caller]
-    unsafe fn retire_weighed(&self, options: DeferOptions, weigher: fn(&T) -> usize) {
-        let weigh = || {
-            // SAFETY: `self` keeps the value, and all other references are shared.
-            let value = unsafe { &*self.value.as_ptr() };
-            api::weigh(&self.domain, weigher, value)
-        };
-        // SAFETY: as in `retire`.
-        unsafe { api::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options.weighed(weigh)) };
+        // SAFETY: the value has been unpublished; the caller's contract. References to it are shared.
+        unsafe { api::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options) };
     }
 
     /// Blocks for a grace period and returns the value, which then has no readers.

@@ -70,12 +70,12 @@ const PACED_UNKNOWN_BYTES: u64 = 1 << 10;
 /// | value | bytes |
 /// |---|---|
 /// | without a destructor (no drop glue) | its size |
-/// | `String`, `Box<str>`; `Vec`, `VecDeque`, `Box<[_]>`, maps and sets of numbers, strings, and pairs of them (the [list](crate::rcu::known_heap_bytes)) | its size, and what it owns on the heap |
-/// | of a pointer that [weighs](crate::rcu::Rcu::weighed_by) its values, or retired with [`heap_bytes`](crate::rcu::DeferOptions::heap_bytes) | its size, and the heap bytes given |
+/// | `String`, `Box<str>`; `Vec` and `Box<[_]>` of numbers (the [list](crate::rcu::known_heap_bytes)) | its size, and what it owns on the heap |
+/// | retired with [`heap_bytes`](crate::rcu::DeferOptions::heap_bytes) | its size, and the heap bytes given |
 /// | any other, and a callback that captures one | its size; *and 16 KiB more while a grace period has taken longer than 100 ms* |
 ///
 /// The library cannot know what a value of the last kind owns. So behind a stalled reader it bounds their *number*: a
-/// few thousand with the default limits. If they own more than 16 KiB, weigh them.
+/// few thousand with the default limits. If they own more than 16 KiB, say how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Limits {

@@ -75,14 +75,6 @@ impl DeferOptions {
         Self { heap: Heap::Unknown, ..self }
     }
 
-    /// The options, with the heap bytes that `weigh` returns, if the caller has given none.
-    pub(crate) fn weighed(self, weigh: impl FnOnce() -> Option<usize>) -> Self {
-        match self.heap {
-            Heap::ByType => Self { heap: weigh().map_or(Heap::Unknown, Heap::Bytes), ..self },
-            Heap::Bytes(_) | Heap::Unknown => self,
-        }
-    }
-
     /// Returns the heap bytes, or `None` if they are unknown. `by_type`: what is known of the type.
     #[inline(always)]
     pub(crate) fn heap(self, by_type: impl FnOnce() -> Option<usize>) -> Option<usize> {

@@ -534,11 +534,11 @@ fn polling_inside_a_section_panics_and_keeps_the_value() {
 }
 
 #[test]
-fn pointers_and_retired_values_take_a_word_and_that_of_the_weigher() {
+fn pointers_and_retired_values_take_a_word() {
     const WORD: usize = size_of::<usize>();
-    assert_eq!(size_of::<Rcu<[u64; 9], Threads>>(), 2 * WORD);
-    assert_eq!(size_of::<RcuOption<dyn Debug + Send + Sync, Threads>>(), 2 * WORD);
-    assert_eq!(size_of::<Retired<str, Threads>>(), 2 * WORD);
+    assert_eq!(size_of::<Rcu<[u64; 9], Threads>>(), WORD);
+    assert_eq!(size_of::<RcuOption<dyn Debug + Send + Sync, Threads>>(), WORD);
+    assert_eq!(size_of::<Retired<str, Threads>>(), WORD);
     assert_eq!(size_of::<Ref<'_, u64, Threads>>(), 2 * WORD);
 }
 
