@@ -136,7 +136,7 @@ compare() {
     echo "$(wc -l <"$scratch/found"), each with a reason"
 }
 
-for features in "" capi capi,epoch,lab,urcu; do
+for features in "" capi capi,lab,urcu; do
     echo "-- the library${features:+, with the features $features}"
     {
         listed stillpoint "lock_api_05,metrics,send_guard,serde,statistics-page,tracing${features:+,$features}" \

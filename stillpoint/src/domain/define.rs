@@ -25,8 +25,6 @@ macro_rules! domain {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
-    (@entry on_entry) => { true };
-    (@entry) => { false };
     (@protocol rcu) => { $crate::rcu::ReaderProtocol::Sections };
     (@protocol hazard) => { $crate::rcu::ReaderProtocol::Hazards };
     (@protocol qsbr) => { $crate::rcu::ReaderProtocol::Qsbr };
@@ -112,7 +110,7 @@ macro_rules! static_domain {
             }
         }
     };
-    ($kind:tt $(@$entry:ident)? $(#[$attr:meta])* $vis:vis struct $name:ident$( = $display:literal)?;) => {
+    ($kind:tt $(#[$attr:meta])* $vis:vis struct $name:ident$( = $display:literal)?;) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         $vis struct $name;
@@ -122,7 +120,6 @@ macro_rules! static_domain {
         unsafe impl $crate::rcu::StaticDomain for $name {
             const INSTANCE: Self = Self;
             const PROTOCOL: $crate::rcu::ReaderProtocol = $crate::static_domain!(@protocol $kind);
-            const COLLECTS_ON_ENTRY: bool = $crate::static_domain!(@entry $($entry)?);
             $(
                 fn name() -> &'static str {
                     $display

@@ -2,9 +2,5 @@
 
 pub mod api;
 pub mod define;
-#[cfg(feature = "epoch")]
-pub mod due;
-#[cfg(feature = "epoch")]
-pub mod entry;
 pub mod static_domain;
 pub mod thread;

@@ -42,9 +42,6 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     const INSTANCE: Self;
     #[doc(hidden)]
     const PROTOCOL: ReaderProtocol;
-    /// Threads run what is deferred when they begin a section, and nowhere else: see `entry.rs`.
-    #[doc(hidden)]
-    const COLLECTS_ON_ENTRY: bool = false;
     /// The name of the domain in reports. (A function, as the name of a type is not a constant.)
     #[doc(hidden)]
     fn name() -> &'static str {
@@ -113,19 +110,11 @@ pub struct ThreadState {
     pub(crate) queue: Cell<Option<&'static Queue>>,
     /// The thread has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
-    #[cfg(feature = "epoch")]
-    pub(crate) due: super::due::Due,
 }
 
 impl ThreadState {
     pub const fn new() -> Self {
-        Self {
-            registration: Registration::new(),
-            queue: Cell::new(None),
-            has_handle: Cell::new(false),
-            #[cfg(feature = "epoch")]
-            due: super::due::Due::new(),
-        }
+        Self { registration: Registration::new(), queue: Cell::new(None), has_handle: Cell::new(false) }
     }
 }
 

@@ -41,13 +41,6 @@ impl<D: StaticDomain> RawDomain for D {
         D::hazards().map(|state| &state.hazards)
     }
 
-    #[cfg(feature = "epoch")]
-    fn has_active_owner(&self, index: usize) -> bool {
-        let registry = D::shared().readers().registry();
-        // The last queue may be that of what hazard pointers protect.
-        index < registry.len() && registry.is_active(registry.reader(index))
-    }
-
     #[inline]
     fn current_reader(&self) -> Option<&'static Reader> {
         registered_reader::<D>()
@@ -269,37 +262,9 @@ fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) 
     let action = unsafe { queue.push(callback, lazy) };
     let callbacks = &D::shared().core.callbacks;
     callbacks.notify(lazy, &D::INSTANCE);
-    #[cfg(feature = "epoch")]
-    if D::COLLECTS_ON_ENTRY {
-        if action != PushAction::None {
-            put_off::<D>(queue, action);
-        }
-        return;
-    }
     if action != PushAction::None {
         // A destructor that runs here may end the section of a thread whose destructors have run.
         while_it_stays::<D, _>(|| callbacks.act(action, queue, &D::INSTANCE));
-    }
-}
-
-/// After a push in a domain whose threads run nothing then: puts off what the owner must do until its next section.
-#[cfg(feature = "epoch")]
-#[cold]
-fn put_off<D: StaticDomain>(queue: &'static Queue, action: PushAction) {
-    D::with_thread_state(|local| {
-        local.due.put_off(action);
-        local.registration.divert();
-    });
-    if action != PushAction::Flush {
-        return;
-    }
-    let callbacks = &D::shared().core.callbacks;
-    callbacks.report_pushed(queue, &D::INSTANCE);
-    // A repin leaves the section too, and is no entry.
-    if callbacks.must_throttle(queue) {
-        registered_reader::<D>()
-            .filter(|reader| reader.in_read_section())
-            .inspect(|reader| reader.reclaim_on_exit());
     }
 }
 

@@ -176,10 +176,6 @@ impl<D: RcuDomain> EnterSection for D {
 #[cold]
 #[inline(never)]
 fn enter_slow<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
-    #[cfg(feature = "epoch")]
-    if D::COLLECTS_ON_ENTRY {
-        crate::domain::entry::before_section::<D>();
-    }
     let counter = D::shared().readers().counter();
     match D::with_thread_state(|local| local.registration.enter_with_full_fence(counter)) {
         Some(reader) => Guard::new(reader),
@@ -225,10 +221,6 @@ pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
         return;
     }
     D::shared().readers().exit_slow(reader);
-    #[cfg(feature = "epoch")]
-    if D::COLLECTS_ON_ENTRY {
-        crate::domain::entry::after_section::<D>(reader);
-    }
     if reader.take_reclaim() {
         // The thread keeps the reader until then.
         let callbacks = &D::shared().core.callbacks;
@@ -246,10 +238,6 @@ fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
     while_it_stays::<D, _>(|| {
         if reader.leave() == ExitPath::Slow {
             exit_slow::<D>(reader);
-        }
-        #[cfg(feature = "epoch")]
-        if D::COLLECTS_ON_ENTRY {
-            D::shared().core.callbacks.throttle_above_mark(None, &D::INSTANCE);
         }
         // Nested, if a destructor that ran here has kept a guard.
         enter_with::<D>(reader);

@@ -181,9 +181,6 @@
 //! `readers/sections/scan.rs`) explain why the algorithm is correct.
 
 mod atomic;
-#[cfg(feature = "epoch")]
-#[doc(hidden)]
-pub mod epoch;
 mod exchange_error;
 #[cfg(feature = "capi")]
 #[doc(hidden)]

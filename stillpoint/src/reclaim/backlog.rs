@@ -24,9 +24,6 @@
 //! since the last paced caller is paid for with time, at [`PACE`], and each caller waits until its payment is over, but
 //! no longer than [`MAX_PACED_WAIT`]. So the backlog grows slowly, however many callers there are, and two threads that
 //! wait for each other both proceed.
-//!
-//! In the domain of a drop-in, whose users do not expect to wait, callers return after [`SHORT_THROTTLE_TIMEOUT`], and
-//! after [`MIN_PACED_WAIT`] then.
 
 use core::ops::AddAssign;
 // Not of `sync`: what these words decide, how long a caller is throttled, does not exist in models.
@@ -43,8 +40,6 @@ const FLUSH_THRESHOLD: u64 = 16_384;
 /// How long a caller is throttled at most.
 pub const THROTTLE_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
-/// The same, in a domain whose users do not expect to be throttled.
-const SHORT_THROTTLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a paced caller is throttled at least, and at most.
 const MIN_PACED_WAIT: u64 = 1_000_000;
 const MAX_PACED_WAIT: u64 = 1_000_000_000;
@@ -201,8 +196,6 @@ pub enum MayWait {
     /// For the time of a paced caller: it may be inside a section of this domain, or is inside one of another domain,
     /// which the worker may be waiting for indirectly.
     Briefly,
-    /// For a second, and then for [`MIN_PACED_WAIT`]: the program does not expect to be throttled.
-    Shortly,
     /// For [`THROTTLE_TIMEOUT`].
     Yes,
 }
@@ -222,9 +215,6 @@ pub struct Backlog {
     /// The backlog that paced callers have paid for, and until when they pay.
     paid: Unmodelled,
     paid_until: Unmodelled,
-    /// 1: callers are throttled for a short time only ([`MayWait::Shortly`]).
-    #[cfg(feature = "epoch")]
-    shortly: AtomicU64,
 }
 
 /// Statistics, part of [`Stats`](crate::rcu::Stats), which explains them.
@@ -261,8 +251,6 @@ impl Backlog {
                 waits_since: Unmodelled::new(0),
                 paid: Unmodelled::new(0),
                 paid_until: Unmodelled::new(0),
-                #[cfg(feature = "epoch")]
-                shortly: AtomicU64::new(0),
             }
         }
     }
@@ -270,19 +258,6 @@ impl Backlog {
     pub fn set_limits(&self, limits: Limits) {
         self.limit_count.store(limits.count, Relaxed);
         self.limit_bytes.store(limits.bytes, Relaxed);
-    }
-
-    /// From now on callers are throttled for a short time only.
-    #[cfg(feature = "epoch")]
-    pub fn throttle_shortly(&self) {
-        self.shortly.store(1, Relaxed);
-    }
-
-    pub fn throttles_shortly(&self) -> bool {
-        #[cfg(feature = "epoch")]
-        return self.shortly.load(Relaxed) != 0;
-        #[cfg(not(feature = "epoch"))]
-        false
     }
 
     pub fn limits(&self) -> Limits {
@@ -367,8 +342,6 @@ impl Backlog {
         self.counters.waits.fetch_add(1, Relaxed);
         let no_progress = self.progress_at_timeout.load(Relaxed) == self.counters.run.load(Relaxed);
         match wait {
-            MayWait::Shortly if no_progress => Duration::from_nanos(MIN_PACED_WAIT),
-            MayWait::Shortly => SHORT_THROTTLE_TIMEOUT,
             MayWait::Yes if !no_progress => THROTTLE_TIMEOUT,
             _ => self.pace(),
         }
@@ -396,7 +369,7 @@ impl Backlog {
 
     /// A throttled caller returns, `in_time` or because its time is up. `is_below`: less than the high mark waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
-        if !in_time && matches!(wait, MayWait::Shortly | MayWait::Yes) {
+        if !in_time && wait == MayWait::Yes {
             self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);
         }
         if is_below {

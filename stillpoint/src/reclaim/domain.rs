@@ -95,9 +95,6 @@ pub struct CallbackWorker {
     /// The time for which the domain was last parked, or 0. Only the worker, or the thread that is to provide it,
     /// accesses this.
     pub(super) parked_until: AtomicU64,
-    /// See [`super::worker::collect`].
-    #[cfg(any(feature = "epoch", loom))]
-    pub(super) run_at_impatience: AtomicU64,
     /// What the worker runs now.
     pub(super) slice: Slice,
 }
@@ -116,8 +113,6 @@ impl CallbackWorker {
                 first: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
                 parked_until: AtomicU64::new(0),
-                #[cfg(any(feature = "epoch", loom))]
-                run_at_impatience: AtomicU64::new(u64::MAX),
                 slice: Slice::new(),
             }
         }
@@ -162,12 +157,6 @@ private_unless_loom! {
         #[inline(always)]
         fn hazards(&self) -> Option<&Hazards> {
             None
-        }
-
-        /// Returns `true` if the queue with this index may belong to a thread that is about to push to it.
-        #[cfg(any(feature = "epoch", loom))]
-        fn has_active_owner(&self, _index: usize) -> bool {
-            false
         }
 
         /// Returns where in the program the domain was made, if it is not a type.

@@ -1,8 +1,7 @@
 //! A queue of callbacks: those that one thread has deferred, in order, until they have run.
 //!
 //! Each reader of the registry has a queue. The *owner*, the thread that the reader belongs to, pushes callbacks. A
-//! *consumer*, the domain's worker, the owner itself, or a visitor (`queue/visit.rs`), claims the front of the queue and
-//! pops them. Callbacks lie in linked [blocks](super::blocks), so a push is a few plain stores, and one allocation in
+//! *consumer*, the domain's worker or the owner itself, claims the front of the queue and pops them. Callbacks lie in linked [blocks](super::blocks), so a push is a few plain stores, and one allocation in
 //! [`BLOCK`]. The next owner of the reader continues its queue.
 //!
 //! # State
@@ -37,7 +36,7 @@
 //! | `worker_end` | owner | the position after the last callback that the owner must not run |
 //! | `added`, `freed` | owner | what the owner has pushed and run since its last report to the backlog |
 //! | `completed` | consumer | callbacks that have run |
-//! | `claim` | all | [`FREE`], [`CLAIMED`], [`BY_WORKER`], or [`WANTED`]: claimed, and the worker sleeps until it is free again |
+//! | `claim` | all | [`FREE`], [`CLAIMED`], or [`WANTED`]: claimed, and the worker sleeps until it is free again |
 //! | others | consumer | as shown |
 //!
 //! # Invariants
@@ -55,9 +54,6 @@
 //! The owner's Release of `tail` publishes callbacks, blocks and links to the consumer. The consumer's Release of
 //! `completed` publishes the effects of callbacks to `barrier`. A claim acquires what the last consumer released with
 //! its own.
-
-#[cfg(any(feature = "epoch", loom))]
-pub mod visit;
 
 use core::{mem, ptr};
 
@@ -160,9 +156,8 @@ struct Consumer {
 // States of `Front::claim`.
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
-const BY_WORKER: u32 = 2;
-/// Claimed, and the consumer wakes the worker afterwards.
-const WANTED: u32 = 3;
+/// Claimed by the owner, which wakes the worker afterwards.
+const WANTED: u32 = 2;
 
 // SAFETY: the owner alone accesses its end of `blocks`, and the thread that has set `claim` alone accesses `consumer`;
 // everything else is atomic. Callbacks are `Send`.
@@ -308,17 +303,17 @@ impl Queue {
         self.owner.freed.bytes() >= self.owner.added.bytes() + FLUSH_BYTES / 16
     }
 
-    /// Claims the front if it is free: `by` is [`CLAIMED`] or [`BY_WORKER`]. Otherwise returns its state.
-    fn try_claim(&self, by: u32) -> Result<Claim<'_>, u32> {
+    /// Claims the front if it is free. Otherwise returns its state.
+    fn try_claim(&self) -> Result<Claim<'_>, u32> {
         // Acquire: what the last consumer did; pairs with the Release in `Claim::release`. Relaxed: a failure reads
         // nothing else.
-        self.front.claim.compare_exchange(FREE, by, Acquire, Relaxed).map(|_| Claim(self))
+        self.front.claim.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).map(|_| Claim(self))
     }
 
     /// For the worker: claims the front, or has the consumer wake the worker afterwards.
     fn claim_or_want(&self) -> Result<Claim<'_>, ClaimedByOwner> {
         loop {
-            let claimed = match self.try_claim(BY_WORKER) {
+            let claimed = match self.try_claim() {
                 Ok(claim) => return Ok(claim),
                 Err(claimed) => claimed,
             };
@@ -364,7 +359,7 @@ impl Queue {
         run: impl Fn(Callback, &mut Option<Protected>),
         count: impl FnOnce(Amount),
     ) -> bool {
-        let Ok(claim) = self.try_claim(BY_WORKER) else { return false };
+        let Ok(claim) = self.try_claim() else { return false };
         let leave = claim.with(|consumer| {
             consumer.advance(self, engine);
             // Not if nothing lies behind those that are ready: the owner may have stopped, and there is no grace period to
@@ -395,7 +390,7 @@ impl Queue {
         run: impl Fn(Callback, &mut Option<Protected>),
     ) -> bool {
         // The worker has the claim, or this thread itself: a destructor that it runs here may defer something.
-        let Ok(claim) = self.try_claim(CLAIMED) else { return false };
+        let Ok(claim) = self.try_claim() else { return false };
         claim.with(|consumer| consumer.advance(self, engine));
         // SAFETY: this is the owner, and the consumer gives up the block (4).
         let keep = |block| unsafe { self.owner.blocks.keep(block) };

@@ -47,8 +47,6 @@
 //!
 //! What owners do themselves, and how callers are throttled, is in `worker/owner.rs`.
 
-#[cfg(any(feature = "epoch", loom))]
-mod collect;
 mod owner;
 
 use core::task::Waker;

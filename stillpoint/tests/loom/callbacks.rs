@@ -222,13 +222,6 @@ impl Domain {
         self.0.state.core.callbacks.hand_over(own.queue, self)
     }
 
-    /// As two flushes of `compat/crossbeam-epoch` do.
-    fn collect(&self, own: Own) {
-        OWN.with(|cell| cell.set(Some(own.reader)));
-        self.0.state.core.callbacks.collect(Some(own.queue), self);
-        self.0.state.core.callbacks.run_all_ready(Some(own.queue), self);
-    }
-
     /// Replaces the published value and frees the old one after a grace period.
     fn replace(&self, own: Own) {
         let old = self.0.state.published.swap(boxed(8));
@@ -461,43 +454,6 @@ fn barrier_returns_when_the_owner_reclaims() {
         assert_eq!(domain.count(0), 2);
         t.join().unwrap();
         domain.join();
-    });
-}
-
-/// Refutes: visitor-does-not-wake-worker
-#[test]
-fn worker_wakes_when_a_visitor_has_finished() {
-    check(0, 1, || {
-        let domain = Domain::new();
-        let own = domain.register();
-        let t = domain.spawn(0, move |domain| domain.defer(own, Call));
-        thread::yield_now();
-        // It looks whether something is ready, and has the queue claimed while it does.
-        domain.0.state.core.callbacks.run_all_ready(None, &domain);
-        t.join().unwrap();
-        domain.join();
-        assert_eq!(domain.count(0), 1);
-    });
-}
-
-#[test]
-fn reader_never_sees_a_value_freed_by_a_visitor() {
-    check(0, 1, || {
-        let domain = Domain::new();
-        // No worker is in the way.
-        domain.0.refused.store(ABSENT, Relaxed);
-        let (own, visitor) = (domain.register(), domain.register());
-        let t = domain.spawn(1, move |domain| domain.collect(visitor));
-        interruptible(0, || {
-            domain.0.state.enter(own);
-            let old = domain.0.state.published.swap(boxed(8));
-            let _ = domain.push(own, Call, old);
-            read(old);
-            domain.0.state.leave(own);
-        });
-        t.join().unwrap();
-        domain.collect(own);
-        assert_eq!(domain.count(0), 1);
     });
 }
 

@@ -37,13 +37,6 @@ fn run_round(state: &State, own: Own) {
     }
 }
 
-/// A visitor collects what has been pushed; another thread may lead its grace period.
-fn visit(state: &State, own: Own, lead: impl FnOnce()) {
-    let _ = own.queue.expect_grace_period(&state.core.engine);
-    lead();
-    let _ = own.queue.run_ready(&state.core.engine, run_ready, |_| ());
-}
-
 /// The owner runs what it may run.
 fn run_local(state: &State, own: Own) {
     let _ = own.queue.run_local(u64::MAX, &state.core.engine, run_ready);
@@ -125,74 +118,6 @@ fn later_callback_waits_for_a_later_grace_period() {
         }
         run_round(&state, own);
         assert_eq!(count.get(), 2);
-    });
-}
-
-#[test]
-fn visited_callback_waits_for_the_section_that_queued_it() {
-    check(0, 2, || {
-        let state = Arc::new(State::new());
-        let own = state.register();
-        let s = state.clone();
-        let visitor = thread::spawn(move || visit(&s, own, || ()));
-        interruptible(0, || {
-            // A grace period that the visitor must not take for the callback's.
-            state.core.engine.synchronize(Some(own.reader));
-            state.enter(own);
-            let old = state.published.swap(boxed(8));
-            push(own, Count::new(), false, old);
-            read(old);
-            state.leave(own);
-        });
-        visitor.join().unwrap();
-    });
-}
-
-/// Refutes: visited-callbacks-join
-#[test]
-fn visited_callback_does_not_join_a_grace_period_in_progress() {
-    check(0, 1, || {
-        let state = Arc::new(State::new());
-        let (own, reader) = (state.register(), state.register());
-        let count = Count::new();
-        push(own, count, false, null());
-        let cookie = state.core.engine.snapshot();
-        let _ = own.queue.expect_grace_period(&state.core.engine);
-        let s = state.clone();
-        let threads = [
-            thread::spawn(move || s.core.engine.wait_for(None, cookie)),
-            spawn(&state, 1, move |state| state.read(reader)),
-        ];
-        interruptible(0, || {
-            let old = state.published.swap(boxed(8));
-            push(own, count, false, old);
-        });
-        visit(&state, own, || state.core.engine.wait_for(None, cookie));
-        for t in threads {
-            t.join().unwrap();
-        }
-        visit(&state, own, || state.core.engine.synchronize(None));
-        assert_eq!(count.get(), 2);
-    });
-}
-
-#[test]
-fn visitors_and_worker_run_each_callback_once() {
-    check(0, 1, || {
-        let state = Arc::new(State::new());
-        let own = state.register();
-        let count = Count::new();
-        for _ in 0..3 {
-            push(own, count, false, null());
-        }
-        let worker = spawn_worker(&state, own);
-        let lead = || _ = state.core.engine.try_synchronize(None);
-        visit(&state, own, lead);
-        worker.join().unwrap();
-        for _ in 0..3 {
-            visit(&state, own, lead);
-        }
-        assert_eq!(count.get(), 3);
     });
 }
 

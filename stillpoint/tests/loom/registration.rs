@@ -284,26 +284,6 @@ fn value_outlives_sections_after_the_one_that_ends_idleness() {
     });
 }
 
-/// Refutes: fast-while-idle
-#[test]
-fn value_outlives_the_section_of_a_thread_that_was_diverted_while_idle() {
-    check(0, 2, || {
-        let domain = Domain::new();
-        let t = spawn(&domain, 0, |domain| {
-            let thread = domain.thread(true);
-            thread.register();
-            thread.hint_idle();
-            thread.registration.divert();
-            thread.registration.take_diverted();
-            domain.ready.store(1, Relaxed);
-            thread.read();
-        });
-        domain.wait_until_ready();
-        domain.update();
-        t.join().unwrap();
-    });
-}
-
 /// Refutes: idle-inside-section
 #[test]
 fn thread_inside_a_section_does_not_become_idle() {

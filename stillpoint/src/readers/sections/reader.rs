@@ -34,18 +34,10 @@ use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loo
 
 /// A grace period sleeps until this reader has left.
 pub const WAKE_ON_EXIT: u32 = 1;
-/// The owner wants what has been deferred to go through a grace period when it is outside.
-#[cfg(any(feature = "epoch", loom))]
-const COLLECT: u32 = 2;
 /// The owner has deferred its reclamation until it is outside.
-const RECLAIM: u32 = 4;
-/// What the owner has deferred until it is outside.
-#[cfg(any(feature = "epoch", loom))]
-const OUTSIDE: u32 = COLLECT | RECLAIM;
-#[cfg(not(any(feature = "epoch", loom)))]
-const OUTSIDE: u32 = RECLAIM;
+const RECLAIM: u32 = 2;
 /// The thread is exiting, or has exited inside a section. The slow path then releases the reader.
-pub const EXITING: u32 = 8;
+pub const EXITING: u32 = 4;
 
 /// An exchange is a full fence: on x86, as each locked instruction. Interpreters and models go by the language.
 const EXCHANGE_IS_FENCE: bool =
@@ -269,36 +261,14 @@ impl Reader {
     /// Returns `true` if the owner has deferred something until it is outside.
     #[inline(always)]
     pub fn must_leave(&self) -> bool {
-        self.exit_flags.load(Relaxed) & OUTSIDE != 0
+        self.exit_flags.load(Relaxed) & RECLAIM != 0
     }
 
     /// Returns `true`, once, if the owner has deferred its reclamation and is outside now.
     pub fn take_reclaim(&self) -> bool {
-        self.take_outside(RECLAIM)
-    }
-
-    /// Makes the owner, which is inside a section, call [`take_collect`](Self::take_collect) when it leaves.
-    #[cfg(any(feature = "epoch", loom))]
-    pub fn collect_on_exit(&self) {
-        self.exit_flags.fetch_or(COLLECT, Relaxed);
-    }
-
-    /// Returns `true`, once, if the owner wants to collect and is outside now.
-    #[cfg(any(feature = "epoch", loom))]
-    pub fn take_collect(&self) -> bool {
-        self.take_outside(COLLECT)
-    }
-
-    fn take_outside(&self, flag: u32) -> bool {
-        self.exit_flags.load(Relaxed) & flag != 0
+        self.exit_flags.load(Relaxed) & RECLAIM != 0
             && !self.in_read_section()
-            && self.exit_flags.fetch_and(!flag, Relaxed) & flag != 0
-    }
-
-    /// Returns the number of open sections, nested ones included. The owner calls this.
-    #[cfg(feature = "epoch")]
-    pub fn depth(&self) -> u64 {
-        if self.in_read_section() { self.nesting.load(Relaxed) + 1 } else { 0 }
+            && self.exit_flags.fetch_and(!RECLAIM, Relaxed) & RECLAIM != 0
     }
 
     /// A section has begun at `site`. Stall reports name the outermost one.

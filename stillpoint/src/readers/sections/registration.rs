@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
 //! | its own | the same | enters by the fast path; its reader is active |
-//! | its own | [`unregistered`] | enters by the slow path: the fast path has no light fence that suffices, or the thread is *idle*, or *diverted*, or its destructors run |
+//! | its own | [`unregistered`] | enters by the slow path: the fast path has no light fence that suffices, or the thread is *idle*, or its destructors run |
 //!
 //! Where light fences are full ones, and the fast path has none, `fenced` is what `fast` is elsewhere. It is changed
 //! with `fast`, before the compiler fence that follows; below, the fast path stands for both.
@@ -67,12 +67,6 @@
 //! In the child of a fork the thread that forked keeps its reader and its bit; all other bits are cleared. A fork in a
 //! handler that interrupts any of this is not supported.
 //!
-//! # Diverted threads
-//!
-//! A thread that has something to do before its next section is *diverted* ([`Registration::divert`]): `fast` is
-//! [`unregistered`], so the fast path costs nothing for it. The slow path takes the thread back
-//! ([`Registration::take_diverted`]), and sets `fast` again, unless the thread is idle (3).
-//!
 //! # Invariants
 //!
 //! 1. A reader that is found here belongs to this thread. So [`Registration::leave_if_ended`] forgets it before the
@@ -96,8 +90,8 @@ use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Registration {
-    /// This thread's reader, if the fast path has the light fence that it needs, and the thread is neither idle nor
-    /// diverted, and has not run its destructors; else [`unregistered`].
+    /// This thread's reader, if the fast path has the light fence that it needs, and the thread is not idle and has not
+    /// run its destructors; else [`unregistered`].
     ///
     /// A pointer, because constants of Rust 1.85 contain no references to atomics.
     fast: Cell<NonNull<Reader>>,
@@ -113,9 +107,6 @@ pub struct Registration {
     idle: Cell<bool>,
     /// `hint_idle` is running.
     going_idle: Cell<bool>,
-    /// The thread has something to do before its next section.
-    #[cfg(any(feature = "epoch", loom))]
-    diverted: Cell<bool>,
     /// A copy of `fast` that the library does not read itself: see [`Registration::copy_fast_to`].
     #[cfg(not(loom))]
     copy: Cell<Option<NonNull<Cell<&'static Reader>>>>,
@@ -165,8 +156,6 @@ impl Registration {
                 stays: Cell::new(false),
                 idle: Cell::new(false),
                 going_idle: Cell::new(false),
-                #[cfg(any(feature = "epoch", loom))]
-                diverted: Cell::new(false),
                 #[cfg(not(loom))]
                 copy: Cell::new(None),
             }
@@ -287,28 +276,6 @@ impl Registration {
         }
         compiler_fence(SeqCst);
         self.going_idle.set(false);
-    }
-
-    /// Makes the thread take the slow path when it next enters a section. Not for signal handlers.
-    #[cfg(any(feature = "epoch", loom))]
-    pub fn divert(&self) {
-        self.diverted.set(true);
-        self.set_fast(unregistered());
-    }
-
-    /// Returns `true` if the thread is diverted.
-    #[cfg(feature = "epoch")]
-    pub fn is_diverted(&self) -> bool {
-        self.diverted.get()
-    }
-
-    /// The thread is not diverted any more.
-    #[cfg(any(feature = "epoch", loom))]
-    pub fn take_diverted(&self) {
-        self.diverted.set(false);
-        if let Some(reader) = self.reader().filter(|_| !self.idle.get()) {
-            self.set_entry(reader, fast_path_suffices());
-        }
     }
 
     /// Begins a section by `fenced`. Returns the thread's reader. Returns `None`, without an effect, if that is

@@ -174,8 +174,6 @@ impl CallbackWorker {
         // time out, although the program does not make them wait.
         if domain.in_read_section() || running::is_any() || stall::is_reporting() {
             MayWait::No
-        } else if self.backlog.throttles_shortly() {
-            MayWait::Shortly
         } else if D::MAY_BE_INSIDE || in_other_section() {
             // Two threads, each inside a section of the domain that throttles the other, would wait for each other.
             MayWait::Briefly
