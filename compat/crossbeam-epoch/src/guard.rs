@@ -285,7 +285,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         // SAFETY: the section is not used again.
         match unsafe { ManuallyDrop::take(&mut self.section) } {
-            Section::Thread(guard) => drop(guard),
+            Section::Thread(guard) => guard.unpin(),
             Section::Handle(guard) => drop_handle(guard),
             Section::None => {}
         }

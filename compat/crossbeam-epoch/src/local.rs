@@ -3,7 +3,6 @@
 //! What handles of the default collector defer is the thread's.
 
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 
@@ -13,13 +12,6 @@ use crate::collector::{Collector, DEFAULT, DefaultDomain, MULTI_COPY_ATOMIC};
 use crate::deferred::Deferred;
 use crate::global::Owned;
 use crate::schedule::Schedule;
-
-/// What a thread has in the default collector.
-struct Thread {
-    /// Guards of [`pin`](crate::pin).
-    guards: Cell<usize>,
-    schedule: Schedule,
-}
 
 /// Hands over what the thread has deferred when it exits.
 struct AtExit(Owned<DefaultDomain>);
@@ -35,10 +27,11 @@ thread_local! {
     static OWNED: AtExit = const { AtExit(Owned::new()) };
 }
 
+/// Calls `f` with the thread's schedule in the default collector, which counts the guards of [`pin`](crate::pin).
 #[inline(always)]
-fn with_thread<R>(f: impl FnOnce(&Thread) -> R) -> R {
+fn with_thread<R>(f: impl FnOnce(&Schedule) -> R) -> R {
     thread_local! {
-        static THREAD: Thread = const { Thread { guards: Cell::new(0), schedule: Schedule::new() } };
+        static THREAD: Schedule = const { Schedule::new() };
     }
     // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there is no
     // destructor.
@@ -48,7 +41,7 @@ fn with_thread<R>(f: impl FnOnce(&Thread) -> R) -> R {
 /// Before the thread pins in the default collector.
 #[inline(always)]
 fn before_pin() {
-    if with_thread(|thread| thread.schedule.is_due()) {
+    if with_thread(Schedule::is_due) {
         collect();
     }
 }
@@ -59,7 +52,7 @@ fn collect() {
     if DefaultDomain::in_read_section() {
         return;
     }
-    let collect = |owned: &Owned<_>| with_thread(|thread| DEFAULT.collect(owned, &thread.schedule));
+    let collect = |owned: &Owned<_>| with_thread(|thread| DEFAULT.collect(owned, thread));
     // The destructors of the thread have run: it owns nothing any more.
     OWNED.try_with(|owned| collect(&owned.0)).unwrap_or_else(|_| collect(&Owned::new()));
 }
@@ -68,14 +61,14 @@ fn collect() {
 #[inline(never)]
 fn after_flush() {
     if !DefaultDomain::in_read_section() {
-        with_thread(|thread| DEFAULT.after_flush(&thread.schedule));
+        with_thread(|thread| DEFAULT.after_flush(thread));
     }
 }
 
 /// Returns `true` if the thread has a guard of [`pin`](crate::pin).
 #[inline]
 pub(crate) fn is_pinned() -> bool {
-    with_thread(|thread| thread.guards.get() != 0)
+    with_thread(Schedule::has_guards)
 }
 
 /// Begins a section of the default collector. Runs no functions.
@@ -94,26 +87,8 @@ fn full_fence_if_needed() {
     }
 }
 
-/// What a guard of [`pin`](crate::pin) holds. The section ends before the guard is no longer counted.
-pub(crate) struct ThreadGuard {
-    section: rcu::Guard<DefaultDomain>,
-    _count: Count,
-}
-
-struct Count(PhantomData<*mut ()>);
-
-impl Drop for Count {
-    #[inline(always)]
-    fn drop(&mut self) {
-        let has_flushed = with_thread(|thread| {
-            thread.guards.set(thread.guards.get() - 1);
-            thread.schedule.has_flushed()
-        });
-        if has_flushed {
-            after_flush();
-        }
-    }
-}
+/// What a guard of [`pin`](crate::pin) holds, which calls [`unpin`](Self::unpin).
+pub(crate) struct ThreadGuard(rcu::Guard<DefaultDomain>);
 
 impl ThreadGuard {
     /// Runs functions first.
@@ -128,19 +103,28 @@ impl ThreadGuard {
     #[track_caller]
     pub(crate) fn enter() -> Self {
         let section = enter();
-        with_thread(|thread| thread.guards.set(thread.guards.get() + 1));
-        Self { section, _count: Count(PhantomData) }
+        with_thread(Schedule::add_guard);
+        Self(section)
+    }
+
+    /// Ends the section. Runs no functions: the caller may hold a lock that they take.
+    #[inline(always)]
+    pub(crate) fn unpin(self) {
+        drop(self.0);
+        if with_thread(Schedule::remove_guard) {
+            after_flush();
+        }
     }
 
     /// Returns `true` if something must happen outside of the section.
     pub(crate) fn must_leave(&self) -> bool {
-        with_thread(|thread| DEFAULT.must_leave(&thread.schedule))
+        with_thread(|thread| DEFAULT.must_leave(thread))
     }
 
     /// Ends the section and begins a new one, if this is the thread's only guard. Runs no functions.
     #[inline]
     pub(crate) fn repin(&mut self) {
-        self.section.repin();
+        self.0.repin();
     }
 }
 
@@ -155,7 +139,7 @@ pub(crate) fn throttle_thread() {
 /// Has what the thread has deferred go through a grace period when it is unpinned, and runs what is ready.
 pub(crate) fn flush_thread() {
     DEFAULT.drop_elapsed();
-    with_thread(|thread| thread.schedule.flush());
+    with_thread(Schedule::flush);
 }
 
 /// Defers `f` in the default collector.
@@ -169,7 +153,7 @@ pub(crate) unsafe fn defer_in_thread(f: impl FnOnce(), bytes: usize) {
     let mut defer = |owned: &Owned<_>| {
         let Some(function) = function.take() else { return };
         // SAFETY: the caller's contract.
-        with_thread(|thread| unsafe { DEFAULT.defer(owned, &thread.schedule, function, bytes) });
+        with_thread(|thread| unsafe { DEFAULT.defer(owned, thread, function, bytes) });
     };
     if OWNED.try_with(|owned| defer(&owned.0)).is_err() {
         // The destructors of the thread have run.
@@ -250,7 +234,7 @@ impl Handle {
     fn leave(&self) {
         drop(self.section.take());
         match self.collector.own() {
-            None if with_thread(|thread| thread.schedule.has_flushed()) => after_flush(),
+            None if with_thread(Schedule::has_flushed) => after_flush(),
             Some(global) if self.schedule.has_flushed() => global.after_flush(&self.schedule),
             _ => {}
         }

@@ -5,19 +5,23 @@ use std::cell::Cell;
 use std::time::Duration;
 
 /// A participant collects each time that it has pinned so often.
-const PINS: u64 = 128;
+const PINS: i64 = 128;
 /// Nanoseconds that a grace period may take for each function that was deferred, and for each pin.
 const TIME_PER_FUNCTION: u64 = 2;
 const TIME_PER_PIN: u64 = 1;
 /// What a grace period is taken to have cost, at least and at most: it may have waited for a CPU.
 const COST: [u64; 2] = [256, 16_384];
 
+/// Set in `guards` after a flush.
+const FLUSHED: i64 = i64::MIN;
+
 /// See the [module](self).
 pub(crate) struct Schedule {
-    /// The pins until the participant collects.
-    pins: Cell<u64>,
-    /// It has flushed: when it is unpinned, what has been deferred goes through a grace period.
-    has_flushed: Cell<bool>,
+    /// The pins until the participant collects, less than 0 if it must. (A pin decrements this and looks at the sign.)
+    pins: Cell<i64>,
+    /// The guards of a thread; and whether the participant has flushed: when it is unpinned, what has been deferred goes
+    /// through a grace period.
+    guards: Cell<i64>,
     /// The next time it drops the bags of all.
     drops_all: Cell<bool>,
     /// The time that the next grace period may take, and what the last one has cost.
@@ -29,7 +33,7 @@ impl Schedule {
     pub(crate) const fn new() -> Self {
         Self {
             pins: Cell::new(PINS),
-            has_flushed: Cell::new(false),
+            guards: Cell::new(0),
             drops_all: Cell::new(false),
             earned: Cell::new(0),
             cost: Cell::new(0),
@@ -37,11 +41,11 @@ impl Schedule {
     }
 
     /// Counts a pin. Returns `true` if the participant must collect before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
-        let pins = self.pins.get();
-        self.pins.set(pins.saturating_sub(1));
-        pins == 0
+        let pins = self.pins.get() - 1;
+        self.pins.set(pins);
+        pins < 0
     }
 
     pub(crate) fn collect_soon(&self) {
@@ -50,7 +54,25 @@ impl Schedule {
 
     /// Begins to collect. Returns the pins since the last time, and whether the bags of all are to be dropped.
     pub(crate) fn begin(&self) -> (u64, bool) {
-        (PINS - self.pins.replace(PINS), self.drops_all.take())
+        let pins = PINS - self.pins.replace(PINS);
+        (pins.unsigned_abs(), self.drops_all.take())
+    }
+
+    #[inline(always)]
+    pub(crate) fn add_guard(&self) {
+        self.guards.set(self.guards.get() + 1);
+    }
+
+    /// Returns `true` if the participant has flushed.
+    #[inline(always)]
+    pub(crate) fn remove_guard(&self) -> bool {
+        let guards = self.guards.get() - 1;
+        self.guards.set(guards);
+        guards < 0
+    }
+
+    pub(crate) fn has_guards(&self) -> bool {
+        self.guards.get() & !FLUSHED != 0
     }
 
     /// Returns `true` if the participant may lead a grace period, after so many more pins and functions.
@@ -67,17 +89,17 @@ impl Schedule {
     }
 
     pub(crate) fn flush(&self) {
-        self.has_flushed.set(true);
+        self.guards.set(self.guards.get() | FLUSHED);
     }
 
     #[inline]
     pub(crate) fn has_flushed(&self) -> bool {
-        self.has_flushed.get()
+        self.guards.get() < 0
     }
 
     /// The participant was unpinned after a flush. `is_any_left`: it drops the bags of all the next time.
     pub(crate) fn end_flush(&self, is_any_left: bool) {
-        self.has_flushed.set(false);
+        self.guards.set(self.guards.get() & !FLUSHED);
         if is_any_left {
             self.drops_all.set(true);
             self.collect_soon();
