@@ -255,9 +255,9 @@ impl<D: Domain> Global<D> {
         if IS_DROPPING.get() {
             return;
         }
-        let (pins, drops_all) = schedule.begin();
+        let pins = schedule.begin();
         let Some(state) = self.existing() else { return };
-        if drops_all {
+        if schedule.take_flush() && self.try_all() {
             self.drop_elapsed();
         }
         let local = owned.0.borrow().clone().filter(|local| local.generation == state.generation);
@@ -281,13 +281,6 @@ impl<D: Domain> Global<D> {
         if state.backlog.is_above_limit() {
             self.throttle(true);
         }
-    }
-
-    /// After the participant was unpinned, and has flushed: all that has been deferred goes through a grace period, unless
-    /// it would wait for a thread that is pinned. Drops nothing.
-    #[cold]
-    pub(crate) fn after_flush(&self, schedule: &Schedule) {
-        schedule.end_flush(self.try_all());
     }
 
     /// Seals all bags, and tries a grace period. Returns `true` if bags wait.
@@ -366,10 +359,18 @@ impl<D: Domain> Global<D> {
         schedule.has_flushed() || self.existing().is_some_and(|state| state.backlog.is_above_limit())
     }
 
+    /// What the participant does outside of its section when it begins another one, and may call no functions.
+    pub(crate) fn between_sections(&self, schedule: &Schedule) {
+        if schedule.take_flush() {
+            self.try_all();
+        }
+        self.throttle(false);
+    }
+
     /// Blocks until less waits, but not for long: see [`crate::limits`]. The participant is not pinned. If it may not `drop_some`, it waits for
     /// other threads to do that.
     #[cold]
-    pub(crate) fn throttle(&self, drop_some: bool) {
+    fn throttle(&self, drop_some: bool) {
         let Some(state) = self.existing().filter(|_| !IS_DROPPING.get()) else { return };
         if !state.backlog.is_above_limit() {
             return;

@@ -174,8 +174,8 @@ impl Guard {
 
     /// Has deferred functions run as soon as possible.
     ///
-    /// Runs those that are ready, of all threads. What is deferred becomes ready when the thread, or the handle, is
-    /// unpinned, if no other is pinned then that was when it was deferred. So if a thread calls `pin().flush()` twice,
+    /// Runs those that are ready, of all threads. What is deferred becomes ready, and runs, when the thread, or the handle,
+    /// pins again, if no other is pinned then that was when it was deferred. So if a thread calls `pin().flush()` twice,
     /// and no other is pinned, all functions have run that were deferred before, also by threads that have ended. Does
     /// nothing with an [`unprotected`] guard. Never waits for a thread that is pinned.
     ///
@@ -222,7 +222,7 @@ impl Guard {
     #[cold]
     fn repin_slow(&mut self) {
         drop(self.take());
-        local::throttle_thread();
+        local::between_sections();
         self.section = ManuallyDrop::new(Section::Thread(ThreadGuard::enter()));
     }
 

@@ -19,7 +19,7 @@ struct AtExit(Owned<DefaultDomain>);
 impl Drop for AtExit {
     fn drop(&mut self) {
         DEFAULT.end(&self.0);
-        throttle_thread();
+        between_sections();
     }
 }
 
@@ -55,14 +55,6 @@ fn collect() {
     let collect = |owned: &Owned<_>| with_thread(|thread| DEFAULT.collect(owned, thread));
     // The destructors of the thread have run: it owns nothing any more.
     OWNED.try_with(|owned| collect(&owned.0)).unwrap_or_else(|_| collect(&Owned::new()));
-}
-
-#[cold]
-#[inline(never)]
-fn after_flush() {
-    if !DefaultDomain::in_read_section() {
-        with_thread(|thread| DEFAULT.after_flush(thread));
-    }
 }
 
 /// Returns `true` if the thread has a guard of [`pin`](crate::pin).
@@ -111,9 +103,7 @@ impl ThreadGuard {
     #[inline(always)]
     pub(crate) fn unpin(self) {
         drop(self.0);
-        if with_thread(Schedule::remove_guard) {
-            after_flush();
-        }
+        with_thread(Schedule::remove_guard);
     }
 
     /// Returns `true` if something must happen outside of the section.
@@ -128,15 +118,15 @@ impl ThreadGuard {
     }
 }
 
-/// [`Global::throttle`](crate::global::Global::throttle), outside sections of the thread.
+/// [`Global::between_sections`](crate::global::Global::between_sections), outside sections of the thread.
 #[cold]
-pub(crate) fn throttle_thread() {
+pub(crate) fn between_sections() {
     if !DefaultDomain::in_read_section() {
-        DEFAULT.throttle(false);
+        with_thread(|thread| DEFAULT.between_sections(thread));
     }
 }
 
-/// Has what the thread has deferred go through a grace period when it is unpinned, and runs what is ready.
+/// Runs what is ready. The rest goes through a grace period, and runs, when the thread pins again.
 pub(crate) fn flush_thread() {
     DEFAULT.drop_elapsed();
     with_thread(Schedule::flush);
@@ -233,11 +223,6 @@ impl Handle {
     /// Ends the section. Runs no functions: the caller may hold a lock that they take.
     fn leave(&self) {
         drop(self.section.take());
-        match self.collector.own() {
-            None if with_thread(Schedule::has_flushed) => after_flush(),
-            Some(global) if self.schedule.has_flushed() => global.after_flush(&self.schedule),
-            _ => {}
-        }
     }
 }
 
@@ -245,7 +230,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if let Some(global) = self.collector.own() {
             global.end(&self.owned);
-            global.throttle(false);
+            global.between_sections(&self.schedule);
         }
     }
 }
@@ -283,8 +268,8 @@ impl HandleGuard {
         }
         handle.leave();
         match handle.collector.own() {
-            None => throttle_thread(),
-            Some(global) => global.throttle(false),
+            None => between_sections(),
+            Some(global) => global.between_sections(&handle.schedule),
         }
         handle.section.set(Some(handle.enter()));
     }

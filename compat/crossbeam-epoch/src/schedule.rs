@@ -12,18 +12,14 @@ const TIME_PER_PIN: u64 = 1;
 /// What a grace period is taken to have cost, at least and at most: it may have waited for a CPU.
 const COST: [u64; 2] = [256, 16_384];
 
-/// Set in `guards` after a flush.
-const FLUSHED: i64 = i64::MIN;
-
 /// See the [module](self).
 pub(crate) struct Schedule {
     /// The pins until the participant collects, less than 0 if it must. (A pin decrements this and looks at the sign.)
     pins: Cell<i64>,
-    /// The guards of a thread; and whether the participant has flushed: when it is unpinned, what has been deferred goes
-    /// through a grace period.
-    guards: Cell<i64>,
-    /// The next time it drops the bags of all.
-    drops_all: Cell<bool>,
+    /// The guards of a thread.
+    guards: Cell<usize>,
+    /// It has flushed: the next time, what has been deferred goes through a grace period, and it drops the bags of all.
+    has_flushed: Cell<bool>,
     /// The time that the next grace period may take, and what the last one has cost.
     earned: Cell<u64>,
     cost: Cell<u64>,
@@ -34,7 +30,7 @@ impl Schedule {
         Self {
             pins: Cell::new(PINS),
             guards: Cell::new(0),
-            drops_all: Cell::new(false),
+            has_flushed: Cell::new(false),
             earned: Cell::new(0),
             cost: Cell::new(0),
         }
@@ -52,10 +48,9 @@ impl Schedule {
         self.pins.set(0);
     }
 
-    /// Begins to collect. Returns the pins since the last time, and whether the bags of all are to be dropped.
-    pub(crate) fn begin(&self) -> (u64, bool) {
-        let pins = PINS - self.pins.replace(PINS);
-        (pins.unsigned_abs(), self.drops_all.take())
+    /// Begins to collect. Returns the pins since the last time.
+    pub(crate) fn begin(&self) -> u64 {
+        (PINS - self.pins.replace(PINS)).unsigned_abs()
     }
 
     #[inline(always)]
@@ -63,16 +58,26 @@ impl Schedule {
         self.guards.set(self.guards.get() + 1);
     }
 
-    /// Returns `true` if the participant has flushed.
     #[inline(always)]
-    pub(crate) fn remove_guard(&self) -> bool {
-        let guards = self.guards.get() - 1;
-        self.guards.set(guards);
-        guards < 0
+    pub(crate) fn remove_guard(&self) {
+        self.guards.set(self.guards.get() - 1);
     }
 
     pub(crate) fn has_guards(&self) -> bool {
-        self.guards.get() & !FLUSHED != 0
+        self.guards.get() != 0
+    }
+
+    pub(crate) fn flush(&self) {
+        self.has_flushed.set(true);
+        self.collect_soon();
+    }
+
+    pub(crate) fn has_flushed(&self) -> bool {
+        self.has_flushed.get()
+    }
+
+    pub(crate) fn take_flush(&self) -> bool {
+        self.has_flushed.take()
     }
 
     /// Returns `true` if the participant may lead a grace period, after so many more pins and functions.
@@ -86,23 +91,5 @@ impl Schedule {
         let [least, most] = COST;
         self.cost.set((time.as_nanos() as u64).clamp(least, most));
         self.earned.set(0);
-    }
-
-    pub(crate) fn flush(&self) {
-        self.guards.set(self.guards.get() | FLUSHED);
-    }
-
-    #[inline]
-    pub(crate) fn has_flushed(&self) -> bool {
-        self.guards.get() < 0
-    }
-
-    /// The participant was unpinned after a flush. `is_any_left`: it drops the bags of all the next time.
-    pub(crate) fn end_flush(&self, is_any_left: bool) {
-        self.guards.set(self.guards.get() & !FLUSHED);
-        if is_any_left {
-            self.drops_all.set(true);
-            self.collect_soon();
-        }
     }
 }
