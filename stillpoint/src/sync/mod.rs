@@ -15,6 +15,7 @@
 pub mod block_on;
 pub mod event_count;
 mod fork_safe;
+mod free_stack;
 pub mod loom_access;
 mod memory;
 #[cfg(loom)]
@@ -36,6 +37,7 @@ pub use core::sync::atomic::Ordering;
 
 pub(crate) use event_count::EventCount;
 pub use fork_safe::ForkSafe;
+pub(crate) use free_stack::FreeStack;
 pub(crate) use loom_access::LoomAccess;
 pub(crate) use memory::Memory;
 #[cfg(loom)]

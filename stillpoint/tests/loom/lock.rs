@@ -492,28 +492,6 @@ impl Owned {
     }
 }
 
-/// Refutes: node-tag-kept, NodeTable::free:Release, NodeTable::pop:Acquire + NodeTable::pop:Acquire#2,
-/// NodeTable::pop:FailureAcquire
-#[test]
-fn node_has_one_owner_at_a_time() {
-    check(0, 3, || {
-        let owned = Arc::new(Owned(std::array::from_fn(|_| UnsafeCell::new(false))));
-        let (a, b) = (owned.alloc(), owned.alloc());
-        owned.free(b);
-        owned.free(a);
-        let o = owned.clone();
-        // The stack's top comes back with another `next`: the tag must differ.
-        let other = thread::spawn(move || {
-            let first = o.alloc();
-            let _second = o.alloc();
-            o.free(first);
-        });
-        owned.alloc();
-        owned.alloc();
-        other.join().unwrap();
-    });
-}
-
 #[test]
 fn freed_node_is_allocated_again() {
     check(0, 3, || {

@@ -65,7 +65,7 @@ fn reader_belongs_to_one_thread_at_a_time() {
     });
 }
 
-/// Refutes: Registry::pop:Acquire, Registry::pop:FailureAcquire, Registry::push:Release
+/// Refutes: FreeStack::pop:Acquire, FreeStack::pop:FailureAcquire, FreeStack::push:Release
 #[test]
 fn registry_reuses_a_free_reader_before_growing() {
     check(0, 3, || {

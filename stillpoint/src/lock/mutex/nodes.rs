@@ -2,8 +2,7 @@
 //!
 //! A lock names nodes by number, because a pointer does not fit into its word. The table is zeroed memory that the
 //! system provides page by page and that is never freed: a thread that has read a number in a word may access that node
-//! at any later time. Free nodes form a stack (Treiber, 1986), linked by `next`, whose top carries a tag against ABA.
-//! Nodes that were never used follow it.
+//! at any later time. Free nodes form a [stack](FreeStack), linked by `next`. Nodes that were never used follow it.
 //!
 //! # States of a node
 //!
@@ -28,7 +27,9 @@
 //! 3. If the head of a queue is `DEAD`, all its nodes are: every queue that the child of a fork inherits has no
 //!    waiters, and no thread joins it.
 
-use crate::sync::{AtomicU32, AtomicU64, Futex32, LoomAccess, Ordering::*, const_unless_loom, now, step};
+use crate::sync::{
+    AtomicU32, AtomicU64, FreeStack, Futex32, LoomAccess, Ordering::*, const_unless_loom, now, step,
+};
 
 /// Bits of a node's number.
 pub const NODE_BITS: u32 = 14;
@@ -69,8 +70,7 @@ const _: () = assert!(size_of::<Node>() == 64, "a node takes a cache line");
 #[derive(Debug)]
 pub struct NodeTable {
     nodes: [Node; CAPACITY],
-    /// The stack of free nodes: the tag in the high half; the number of the top in the low half, 0 if it is empty.
-    free_list: AtomicU64,
+    free_nodes: FreeStack,
     /// The lowest node that was never used, less 1.
     never_used: AtomicU32,
     /// The work of the slow path of a release: the count of [unqueued](super::unqueued) waiters, and [`FORKED`].
@@ -128,7 +128,7 @@ impl NodeTable {
         fn new(nodes: [Node; CAPACITY]) -> Self {
             Self {
                 nodes,
-                free_list: AtomicU64::new(0),
+                free_nodes: FreeStack::new(),
                 never_used: AtomicU32::new(0),
                 slow_unlock_flags: AtomicU32::new(0),
                 unqueued: Futex32::new(0),
@@ -152,7 +152,7 @@ impl NodeTable {
 
     /// Allocates a node for the calling thread. Returns `None` if all are in use.
     pub fn alloc(&self) -> Option<u32> {
-        let id = self.pop().or_else(|| self.first_never_used())?;
+        let id = self.free_nodes.pop(|id| &self.node(id).next).or_else(|| self.first_never_used())?;
         self.node(id).owned.exclusive();
         Some(id)
     }
@@ -163,15 +163,7 @@ impl NodeTable {
         node.owned.exclusive();
         // Relaxed: published by the Release below.
         node.state.store(IDLE, Relaxed);
-        let mut top = self.free_list.load(Relaxed);
-        loop {
-            node.next.store(top as u32, Relaxed);
-            // Release: publishes what the owner did with the node; pairs with the Acquire in `pop`.
-            match self.free_list.compare_exchange(top, retag(top, id), Release, Relaxed) {
-                Ok(_) => return,
-                Err(now) => top = now,
-            }
-        }
+        self.free_nodes.push(id, &node.next);
     }
 
     /// Gives up a node that may still be in a queue, when its owner exits.
@@ -191,24 +183,6 @@ impl NodeTable {
         ((id as usize) < CAPACITY).then_some(id)
     }
 
-    fn pop(&self) -> Option<u32> {
-        // Acquire, here and below: what the last owner did with the node, `next` included; pairs with the Release in
-        // `free`.
-        let mut top = self.free_list.load(Acquire);
-        loop {
-            let id = top as u32;
-            if id == 0 {
-                return None;
-            }
-            // Relaxed: if the node is not free any more, the tag has changed.
-            let below = self.node(id).next.load(Relaxed);
-            match self.free_list.compare_exchange(top, retag(top, below), Acquire, Acquire) {
-                Ok(_) => return Some(id),
-                Err(now) => top = now,
-            }
-        }
-    }
-
     /// Resets the table in the child of a fork. Its only thread has no node. Nodes that may be in a queue are dead, all
     /// others are free.
     ///
@@ -218,7 +192,7 @@ impl NodeTable {
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         // Relaxed, all: the only thread.
-        self.free_list.store(0, Relaxed);
+        self.free_nodes.clear();
         let mut flags = 0;
         let last = self.never_used.load(Relaxed).min(CAPACITY as u32 - 1);
         for id in 1..=last {
@@ -234,12 +208,6 @@ impl NodeTable {
         step!("child-keeps-unqueued-count", self.slow_unlock_flags.store(flags, Relaxed));
         step!("child-keeps-generation", self.forks.fetch_add(1, Relaxed));
     }
-}
-
-/// Returns the top of the stack with another node.
-fn retag(old: u64, top: u32) -> u64 {
-    let tag = (old >> 32) + 1;
-    tag << 32 | u64::from(top)
 }
 
 #[cfg(not(loom))]

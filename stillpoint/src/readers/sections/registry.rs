@@ -1,8 +1,7 @@
 //! The readers of a domain: one [`Reader`] for each registered thread, reused when the thread ends.
 //!
 //! Readers lie in chunks of doubling size that never move and are never freed: a scan needs no lock, and references to
-//! readers are `'static`. Free readers form a stack (Treiber, 1986) linked by index. Its head has a tag that each
-//! change increments, against ABA. The registry grows only when the stack is empty, so it is never larger than the peak
+//! readers are `'static`. Free readers form a [stack](FreeStack). The registry grows only when the stack is empty, so it is never larger than the peak
 //! number of threads.
 //!
 //! # Invariants
@@ -40,7 +39,7 @@ use core::ptr::{self, NonNull};
 use core::slice;
 
 use super::reader::Reader;
-use crate::sync::{AtomicPtr, AtomicU64, Memory, Ordering::*};
+use crate::sync::{AtomicPtr, AtomicU64, FreeStack, Memory, Ordering::*};
 
 /// Readers in the first chunk.
 const FIRST: usize = if cfg!(loom) { 2 } else { 32 };
@@ -91,8 +90,8 @@ pub struct Registry<A> {
     chunks: [AtomicPtr<Reader>; CHUNKS],
     /// The number of readers.
     len: AtomicU64,
-    /// The stack of free readers: a tag in the high half, index + 1 of the top in the low half, 0 if empty.
-    free: AtomicU64,
+    /// The free readers: their indices + 1.
+    free: FreeStack,
     /// The number of readers that belong to a thread.
     registered: AtomicU64,
     _attached: PhantomData<fn() -> A>,
@@ -115,7 +114,7 @@ impl<A> Registry<A> {
 
     crate::sync::const_unless_loom! {
         fn of(chunks: [AtomicPtr<Reader>; CHUNKS]) -> Self {
-            let (len, free, registered) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+            let (len, free, registered) = (AtomicU64::new(0), FreeStack::new(), AtomicU64::new(0));
             Self { chunks, len, free, registered, _attached: PhantomData }
         }
     }
@@ -260,8 +259,8 @@ impl<A> Registry<A> {
 impl<A: Default + 'static> Registry<A> {
     /// Returns a reader for the calling thread, which is active.
     pub fn claim(&self) -> Result<&'static Reader, OutOfMemory> {
-        let reader = match self.pop() {
-            Some(reader) => reader,
+        let reader = match self.free.pop(|number| &self.reader(number as usize - 1).next_free) {
+            Some(number) => self.reader(number as usize - 1),
             None => self.grow()?,
         };
         self.set_active(reader);
@@ -280,6 +279,10 @@ impl<A: Default + 'static> Registry<A> {
         self.push(reader);
     }
 
+    fn push(&self, reader: &Reader) {
+        self.free.push(reader.index.load(Relaxed) + 1, &reader.next_free);
+    }
+
     /// Frees all readers but `own`. For the only thread of a process, as after a fork. The caller resets what is attached.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self, own: Option<&'static Reader>) {
@@ -289,7 +292,7 @@ impl<A: Default + 'static> Registry<A> {
     /// The same, and does not free readers for which `keep` returns `true`: these are active.
     #[cfg(not(loom))]
     pub fn reset_in_child_except(&self, own: Option<&'static Reader>, keep: impl Fn(&A) -> bool) {
-        self.free.store(0, Relaxed);
+        self.free.clear();
         self.registered.store(own.is_some().into(), Relaxed);
         let is_active = own.is_some_and(|own| self.is_active(own));
         // Above `len` too: other threads may have been adding readers.
@@ -319,37 +322,6 @@ impl<A: Default + 'static> Registry<A> {
         }
     }
 
-    /// Takes the top of the stack.
-    fn pop(&self) -> Option<&'static Reader> {
-        // Acquire, here and below: sees the chunk, `next_free`, and the old owner's stores; pairs with the Release in
-        // `push`.
-        let mut head = self.free.load(Acquire);
-        loop {
-            let index = (head as u32).checked_sub(1)?;
-            let reader = self.reader(index as usize);
-            let next = reader.next_free.load(Relaxed);
-            // No Release: a read-modify-write continues the release sequence of `push`.
-            match self.free.compare_exchange(head, retag(head, next), Acquire, Acquire) {
-                Ok(_) => return Some(reader),
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// Puts a reader on top of the stack.
-    fn push(&self, reader: &'static Reader) {
-        let index = reader.index.load(Relaxed);
-        let mut head = self.free.load(Relaxed);
-        loop {
-            reader.next_free.store(head as u32, Relaxed);
-            // Release: publishes `next_free` and the owner's stores; pairs with the Acquires in `pop`.
-            match self.free.compare_exchange(head, retag(head, index + 1), Release, Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-
     /// Makes a new reader.
     #[cold]
     fn grow(&self) -> Result<&'static Reader, OutOfMemory> {
@@ -374,12 +346,6 @@ impl<A: Default + 'static> Registry<A> {
             }
         }
     }
-}
-
-/// Returns the stack's head with another top and the next tag.
-fn retag(head: u64, top: u32) -> u64 {
-    let tag = ((head >> 32) as u32).wrapping_add(1);
-    u64::from(tag) << 32 | u64::from(top)
 }
 
 /// Returns where that which is attached to the readers begins in a chunk of `len`: after the readers and their groups.
