@@ -149,7 +149,7 @@ impl Waiter {
     }
 
     /// Returns the nodes that the thread keeps, each with the address of the lock in whose queue it is abandoned.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(any(loom, stillpoint_portable))))]
     pub fn places(&self) -> Vec<(u32, usize)> {
         let places = self.own.iter().map(|own| (own.id.get(), own.abandoned_at.get()));
         places.filter(|place| *place != (0, 0)).collect()
