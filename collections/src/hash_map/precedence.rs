@@ -201,4 +201,45 @@ mod tests {
         precedence.give_way(1, &mut Patience::default());
         assert_eq!(precedence.end.load(Relaxed), 0);
     }
+
+    /// The change takes the path of the usual case, in which no operation has precedence.
+    #[test]
+    fn change_by_a_closure_counts_although_its_precedence_has_ended() {
+        let (map, guard, mut calls) = (crate::HashMap::from([(1, 0)]), stillpoint::rcu::enter(), 0);
+        let changes = |_: &_| {
+            calls += 1;
+            map.precedence.end.store(0, Relaxed);
+            if calls < 2000 {
+                map.insert(1, 0, &guard);
+            }
+            7
+        };
+        let update = std::panic::AssertUnwindSafe(|| map.update(1, changes, &guard));
+        assert!(std::panic::catch_unwind(update).is_err(), "no panic after {calls} calls");
+    }
+
+    #[test]
+    fn all_changes_of_the_key_wait_for_an_operation_that_has_precedence() {
+        type Map = crate::HashMap<u32, u32>;
+        let changes: [fn(&Map); 5] = [
+            |map| _ = map.pin().insert(1, 1),
+            |map| _ = map.pin().remove(&1),
+            |map| _ = map.pin().update(1, |old| old + 1),
+            |map| _ = map.pin().remove_if(&1, |_, _| true),
+            |map| map.pin().clear(),
+        ];
+        thread::scope(|scope| {
+            for (number, change) in changes.into_iter().enumerate() {
+                scope.spawn(move || {
+                    let map = Map::from([(1, 0)]);
+                    // As if an operation of another thread had it for ever.
+                    map.precedence.hash.store(crate::hash::hash_of(map.hasher(), &1_u32), Relaxed);
+                    map.precedence.end.store(u64::MAX, Relaxed);
+                    let begin = now();
+                    change(&map);
+                    assert!(now() - begin >= MOST, "change {number} has not waited");
+                });
+            }
+        });
+    }
 }

@@ -46,6 +46,13 @@ fn owner_finds_and_changes_all_entries() {
 }
 
 #[test]
+fn table_grows_with_the_entries_that_its_owner_adds() {
+    let map = filled(u64::MAX, if cfg!(miri) { 600 } else { 20_000 }, false);
+    let (room, grown) = (map.capacity(&rcu::enter()), HashMap::<u32, ()>::with_capacity(map.len()));
+    assert_eq!(room, grown.capacity(&rcu::enter()));
+}
+
+#[test]
 fn owner_replaces_and_adds_entries_while_a_table_moves() {
     for &mask in MASKS {
         let mut map = filled(mask, 600, true);
