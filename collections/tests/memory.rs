@@ -2,8 +2,8 @@
 #![cfg(not(loom))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use stillpoint::rcu;
 use stillpoint_collections::{CopyMap, HashMap};
@@ -106,4 +106,22 @@ fn replaced_tables_count_towards_the_limits() {
     let map: CopyMap<u64, u64> = CopyMap::with_capacity(5 * BUCKETS);
     let bytes = added(&|_| map.shrink_to_fit()) as usize;
     assert!((128 * BUCKETS..256 * BUCKETS).contains(&bytes), "CopyMap: {bytes}");
+}
+
+/// With so many entries, some of the maps are being resized.
+#[test]
+fn maps_that_are_dropped_in_the_middle_of_a_resize_leak_nothing() {
+    let _alone = ALONE.lock();
+    let value = Arc::new(());
+    for entries in (64..700).step_by(if cfg!(miri) { 90 } else { 9 }) {
+        let map = HashMap::new();
+        (0..entries).for_each(|key| _ = map.insert(key, value.clone(), &rcu::enter()));
+        drop(map);
+        drop((0..entries).map(|key| (key, key)).collect::<CopyMap<u32, u32>>());
+    }
+    rcu::barrier();
+    assert_eq!(Arc::strong_count(&value), 1);
+    if cfg!(all(target_os = "linux", not(stillpoint_portable))) {
+        assert_eq!(LIVE.load(Relaxed), 0, "buckets of maps that were dropped");
+    }
 }

@@ -170,7 +170,7 @@ mod tests {
     use crate::copy_map::plain::{Pair, encode};
 
     #[test]
-    fn size_of_a_table_contains_its_overflow_buckets() {
+    fn overflow_buckets_belong_to_the_size_of_a_table_and_are_unlinked() {
         let tables = Tables::<Pair<u64, u64>, _>::new(Global);
         let section = enter();
         let insert = |key: u64| tables.insert(0, [&encode(&key); 2], &|_| 0, &section);
@@ -179,6 +179,11 @@ mod tests {
         let before = table.size();
         (1..20).for_each(|key| _ = insert(key));
         assert!(table.size() >= before + 2 * 128, "{before}, {}", table.size());
+        // They are unlinked when they are empty.
+        (0..20).for_each(|key| _ = tables.remove(0, &encode(&key), None, &|_| 0, &section));
+        let mut slots = 0;
+        assert!(table.chain(0).snapshot(|_| slots += 1).is_ok_and(|version| version.is_some()));
+        assert_eq!(slots, <Pair<u64, u64>>::SLOTS);
     }
 
     /// As in a signal handler that has interrupted a writer of the bucket, or in the child of a fork.

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use stillpoint::rcu::{self, Global};
 
 use super::*;
+use crate::bucket::CHAINED;
 use crate::stripes::SUMS;
 use crate::writer::Seen;
 
@@ -82,7 +83,7 @@ fn change_moves_no_more_than_its_bucket_and_its_share() {
 }
 
 #[test]
-fn size_of_a_table_contains_its_overflow_buckets() {
+fn overflow_buckets_belong_to_the_size_of_a_table_and_are_unlinked() {
     let (map, section) = (Map::new(), rcu::enter());
     change(&map, 0, true);
     let table = map.current(&section).expect("a table");
@@ -90,4 +91,9 @@ fn size_of_a_table_contains_its_overflow_buckets() {
     // So many of each bucket, on average, that some have no room.
     (1..(FULL * table.len()) as u64).for_each(|key| change(&map, key, true));
     assert!(table.size() >= before + size_of::<Bucket<Entry, Global>>(), "{before}, {}", table.size());
+    // They are unlinked when they are empty.
+    let is_chained = || table.buckets.iter().any(|bucket| bucket.own_header() & CHAINED != 0);
+    assert!(is_chained());
+    (0..(FULL * table.len()) as u64).for_each(|key| change(&map, key, false));
+    assert!(!is_chained());
 }
