@@ -52,6 +52,24 @@ fn table_grows_with_the_entries_that_its_owner_adds() {
     assert_eq!(room, grown.capacity(&rcu::enter()));
 }
 
+/// As with `insert`.
+#[test]
+fn entry_that_its_owner_replaces_gets_the_new_key() {
+    #[derive(Debug, Clone, Copy)]
+    struct Key(u32);
+    impl PartialEq for Key {
+        fn eq(&self, _: &Self) -> bool {
+            true
+        }
+    }
+    impl Eq for Key {}
+    impl std::hash::Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+    }
+    let map = HashMap::from([(Key(1), 1), (Key(2), 2)]);
+    assert_eq!(map.pin().iter().map(|(key, value)| (key.0, *value)).collect::<Vec<_>>(), [(2, 2)]);
+}
+
 #[test]
 fn owner_replaces_and_adds_entries_while_a_table_moves() {
     for &mask in MASKS {
