@@ -341,11 +341,15 @@ fn failed_exchange_gives_the_new_pointer_back() {
         drop(error);
         assert_eq!(DROPS.load(Relaxed), before + 1);
     }
+    let new = Owned::new(Tracked(&DROPS)).with_tag(1);
+    let new = first.try_store(current.with_tag(1), new).expect_err("another tag");
+    assert_eq!((new.tag(), first.load(&guard)), (1, current));
+    drop(new);
     let stored = first.compare_exchange(current, current.with_tag(3), &guard).expect("no other thread");
     assert_eq!((stored, stored.as_ptr()), (first.load(&guard), current.as_ptr()));
     // SAFETY: no other thread has the pointer.
     drop(unsafe { first.take() });
-    assert_eq!(DROPS.load(Relaxed), 3);
+    assert_eq!(DROPS.load(Relaxed), 4);
 }
 
 #[test]
@@ -459,6 +463,7 @@ fn owned_pointer_becomes_shared_and_back() {
     // SAFETY: from a pointer to the node, which exists.
     let same = unsafe { Shared::from_ptr(shared.as_ptr()) };
     assert_eq!((same.tag(), same.with_tag(1)), (0, shared));
+    assert_ne!(same, shared);
     // SAFETY: no other thread has the pointer.
     let mut owned = unsafe { shared.into_owned() };
     *owned += 1;

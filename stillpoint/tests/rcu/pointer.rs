@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread;
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::{self, Rcu};
+use stillpoint::rcu::{self, DeferOptions, Rcu, RcuDomain};
 use support::deadline::deadline;
 use support::tracked::Tracked;
 
@@ -183,4 +183,12 @@ fn rcu_converts_from_its_value_and_prints_it() {
     let value = Rcu::new(5);
     assert_eq!(format!("{value:?}"), "Rcu(5)");
     assert!(format!("{:?}", value.replace(6)).starts_with("Retired"));
+}
+
+#[test]
+fn replaced_value_is_retired_with_options() {
+    stillpoint::domain! { struct Own; }
+    let _section = <Own as RcuDomain>::enter();
+    Rcu::new_in(1, Own).replace(2).retire_with(DeferOptions::new().heap_bytes(1 << 16));
+    assert!(Own.stats().queued_bytes >= 1 << 16);
 }
