@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::{Arc, RwLock, Weak};
+use std::thread;
 
 use stillpoint::arc::{ArcCell, Cache, Guard, RefCnt};
 
@@ -257,4 +258,24 @@ fn lock_is_a_strategy() {
     cell.store(Arc::new(1));
     assert_eq!((**guard, **cell.load()), (0, 1));
     assert_eq!(Arc::try_unwrap(Guard::into_inner(guard)), Ok(0));
+    let (old, address) = (Arc::downgrade(&cell.load_full()), cell.as_ptr());
+    let yields = || (0..1000).for_each(|_| thread::yield_now());
+    thread::scope(|s| {
+        let reading = cell.strategy().read();
+        let store = s.spawn(|| cell.store(Arc::new(2)));
+        while cell.as_ptr() == address {
+            thread::yield_now();
+        }
+        yields();
+        assert!(!store.is_finished() && old.strong_count() == 1, "a store waits for loads");
+        drop(reading);
+    });
+    thread::scope(|s| {
+        let writing = cell.strategy().write();
+        let load = s.spawn(|| cell.load_full());
+        yields();
+        assert!(!load.is_finished(), "a load waits for a store");
+        drop(writing);
+    });
+    assert_eq!(old.strong_count(), 0);
 }
