@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use super::pin;
-use super::schema::Config;
 
 /// Returns the CPUs of the process, also while it is bound to one of them.
 pub fn cpus() -> anyhow::Result<&'static [usize]> {
@@ -59,25 +58,6 @@ impl Drop for Bound {
     fn drop(&mut self) {
         // What was allowed before is allowed still, unless the CPU has gone: then the system has chosen others.
         let _ = pin::all_threads_to(self.0);
-    }
-}
-
-impl Config {
-    /// Returns the parameters of the cell in a profile.
-    pub fn on(self, profile: Profile) -> Self {
-        self.with(Profile::PARAMETER, profile.name().into())
-    }
-
-    /// Returns how many threads of a cell can run at the same time, by the names of its parameters: two, if none
-    /// says.
-    pub(super) fn runnable(&self) -> usize {
-        let of = |name| self.number(name).map(|number| number as usize);
-        let beside: Vec<usize> = ["readers", "busy", "running"].into_iter().filter_map(of).collect();
-        match of("threads").or(of("callers")) {
-            Some(threads) => threads + beside.iter().sum::<usize>(),
-            None if beside.is_empty() => 2,
-            None => 1 + beside.iter().sum::<usize>(),
-        }
     }
 }
 

@@ -111,15 +111,6 @@ impl Report {
         Grid::new(if self.posted.is_some() { "Measured" } else { "" }, &head, rows)
     }
 
-    /// Returns why a metric in some configurations cannot be judged here, if threads got too few CPUs: in the whole bench,
-    /// or in rounds of these cells.
-    pub fn lacks_cpus(&self, metric: &str, wanted: &str) -> Option<String> {
-        let cpus = self.cpus.as_ref().map_or(String::new(), Cpus::to_string);
-        let is_marked = || self.rows_of(metric, wanted).iter().any(|row| row.marked > 0);
-        let lacks = self.cpus.as_ref().is_some_and(|cpus| !cpus.are_enough()) || is_marked();
-        lacks.then(|| format!("{UNCHECKED}: {cpus}"))
-    }
-
     /// Returns the lines of one quantity: ours beside each peer, or ours alone.
     fn lines(&self, config: &Config, metric: &str) -> Vec<[String; 6]> {
         let same = |row: &&Row| row.config == *config && row.metric == metric;

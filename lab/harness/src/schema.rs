@@ -59,6 +59,23 @@ impl Config {
     pub fn values(&self) -> impl Iterator<Item = String> {
         self.0.values().map(plain)
     }
+
+    /// Returns the parameters of the cell in a profile.
+    pub fn on(self, profile: Profile) -> Self {
+        self.with(Profile::PARAMETER, profile.name().into())
+    }
+
+    /// Returns how many threads of a cell can run at the same time, by the names of its parameters: two, if none
+    /// says.
+    pub(super) fn runnable(&self) -> usize {
+        let of = |name| self.number(name).map(|number| number as usize);
+        let beside: Vec<usize> = ["readers", "busy", "running"].into_iter().filter_map(of).collect();
+        match of("threads").or(of("callers")) {
+            Some(threads) => threads + beside.iter().sum::<usize>(),
+            None if beside.is_empty() => 2,
+            None => 1 + beside.iter().sum::<usize>(),
+        }
+    }
 }
 
 fn plain(value: &Value) -> String {

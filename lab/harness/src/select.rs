@@ -1,6 +1,7 @@
 //! How rows are found in a [`Report`].
 
-use crate::report::OURS;
+use crate::given::Cpus;
+use crate::report::{OURS, UNCHECKED};
 use crate::stats::{Ratio, Row};
 use crate::{Better, Config, Report};
 
@@ -63,6 +64,15 @@ impl Report {
     pub fn ratio_to(&self, row: &Row, theirs: &str) -> Option<&Ratio> {
         let is_it = |r: &&Ratio| r.to == theirs && r.metric == row.metric && r.config == row.config;
         self.ratios.iter().find(is_it)
+    }
+
+    /// Returns why a metric in some configurations cannot be judged here, if threads got too few CPUs: in the whole bench,
+    /// or in rounds of these cells.
+    pub fn lacks_cpus(&self, metric: &str, wanted: &str) -> Option<String> {
+        let cpus = self.cpus.as_ref().map_or(String::new(), Cpus::to_string);
+        let is_marked = || self.rows_of(metric, wanted).iter().any(|row| row.marked > 0);
+        let lacks = self.cpus.as_ref().is_some_and(|cpus| !cpus.are_enough()) || is_marked();
+        lacks.then(|| format!("{UNCHECKED}: {cpus}"))
     }
 
     /// Returns `wanted` once for each combination of values that its `*` stands for, in the order of the rows.
