@@ -315,10 +315,10 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// exits blocks too. Calls made in callbacks never block.
     ///
     /// A blocked call returns after ten seconds at most, since the callbacks that it waits for may need a lock that
-    /// the caller holds ([`Stats::limit_overruns`]). Until a callback has run, later calls are paced: each blocks for as
-    /// long as the backlog takes to grow by what was retired at a mebibyte a second, but for a second at most. Inside a
-    /// section of *another* domain, and in [`srcu`](crate::srcu), where the caller may be inside a section, calls are
-    /// paced from the beginning.
+    /// the caller holds ([`Stats::limit_overruns`]). Until a callback has run, later calls are paced: the backlog grows
+    /// by a mebibyte a second, or by one call of each thread in ten seconds, if that is more. Inside a section of
+    /// *another* domain, and in [`srcu`](crate::srcu), where the caller may be inside a section, calls are paced from the
+    /// beginning.
     ///
     /// ```
     /// use stillpoint::Domain as _;

@@ -152,8 +152,12 @@ impl<R> Engine<R> {
 
     /// Returns the grace period in progress, if there is one. It serves only callers whose snapshot is older.
     pub fn in_progress(&self) -> Option<GpCookie> {
-        let (snapshot, in_progress) = self.rounds.next_round();
-        in_progress.then(|| GpCookie { snapshot, ticket: AuditTicket::default() })
+        self.rounds.next_round().1.then(|| self.next())
+    }
+
+    /// Returns the grace period that ends next, in progress or not: for a thread that waits on behalf of others.
+    pub fn next(&self) -> GpCookie {
+        GpCookie { snapshot: self.rounds.next_round().0, ticket: AuditTicket::default() }
     }
 }
 
@@ -183,12 +187,6 @@ impl<R: ReaderSet> Engine<R> {
     pub fn wait_for(&self, own: Option<&R::Reader>, cookie: GpCookie) {
         self.lead_or_wait(own, |run| self.rounds.wait_for(cookie.snapshot, run));
         self.audit.assert_full_gp(cookie.ticket);
-    }
-
-    /// Blocks until the next grace period has ended, on behalf of other threads.
-    pub fn wait_for_next(&self, own: Option<&R::Reader>) {
-        let next = self.rounds.next_round().0;
-        self.lead_or_wait(own, |run| self.rounds.wait_for(next, run));
     }
 
     /// Waits by `wait`, which calls its argument if this thread is to lead a grace period.

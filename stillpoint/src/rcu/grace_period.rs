@@ -14,7 +14,8 @@ use super::guard::Global;
 use crate::Domain;
 use crate::domain::static_domain::StaticDomain;
 use crate::grace_period::engine::GpCookie;
-use crate::reclaim::domain::{Await, address, assert_may_wait, reader_outside, submit_poller};
+use crate::reclaim::domain::{Await, address, assert_may_wait, reader_outside};
+use crate::reclaim::library_waits::submit_poller;
 use crate::reclaim::poller::{PollResult, WaiterId};
 use crate::sync::block_on::block_on;
 use crate::sync::now;
@@ -62,6 +63,8 @@ use crate::sync::now;
 /// # let mut change = pin!(change(&limit));
 /// # while change.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
 /// ```
+///
+/// A waker that blocks delays the futures of the same grace period, and no others.
 ///
 /// # Panics
 ///

@@ -1,12 +1,11 @@
 //! Back-pressure: how much waits in a domain, and when that is too much.
 //!
-//! Owners report what they have pushed, a block at a time. Threads that run callbacks report what they have run. There
-//! are two watermarks below the [`Limits`]:
+//! Owners report what they have pushed, a block at a time. Threads that run callbacks report what they have run.
 //!
-//! | watermark | at | above it |
-//! |---|---|---|
-//! | [low](Backlog::above_low_mark) | a quarter of a limit, or [`FLUSH_THRESHOLD`] callbacks | the worker does not pause between rounds, and runs lazy callbacks |
-//! | [high](Backlog::above_high_mark) | seven eighths of a limit | callers are throttled: they block until less waits |
+//! | above | |
+//! |---|---|
+//! | a quarter of a limit, or [`FLUSH_THRESHOLD`] callbacks | the worker does not pause between rounds, and runs lazy callbacks ([`above_low_mark`](Backlog::above_low_mark)) |
+//! | a limit | callers are throttled: they block until less waits ([`above_limit`](Backlog::above_limit)) |
 //!
 //! # Values of unknown size
 //!
@@ -21,9 +20,9 @@
 //!
 //! A throttled caller does not block for ever, as the worker may be waiting for it. It returns after
 //! [`THROTTLE_TIMEOUT`]. Until a callback has run, the callers after it are *paced*: what the backlog has grown by
-//! since the last paced caller is paid for with time, at [`PACE`], and each caller waits until its payment is over, but
-//! no longer than [`MAX_PACED_WAIT`]. So the backlog grows slowly, however many callers there are, and two threads that
-//! wait for each other both proceed.
+//! since the last paced caller is paid for with time, at [`PACE`], and each caller waits until all payments are over,
+//! but no longer than [`THROTTLE_TIMEOUT`]; what it leaves unpaid, the next ones pay. So the backlog grows slowly,
+//! however many callers there are, and two threads that wait for each other both proceed.
 
 use core::ops::AddAssign;
 // Not of `sync`: what these words decide, how long a caller is throttled, does not exist in models.
@@ -40,9 +39,8 @@ const FLUSH_THRESHOLD: u64 = 16_384;
 /// How long a caller is throttled at most.
 pub const THROTTLE_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
-/// How long a paced caller is throttled at least, and at most.
+/// How long a paced caller is throttled at least.
 const MIN_PACED_WAIT: u64 = 1_000_000;
-const MAX_PACED_WAIT: u64 = 1_000_000_000;
 /// Nanoseconds for each byte by which the backlog grows when callers are paced: a mebibyte a second.
 const PACE: u64 = 1_000_000_000 >> 20;
 /// What a callback takes in its queue.
@@ -56,9 +54,9 @@ const PACED_UNKNOWN_BYTES: u64 = 1 << 10;
 
 /// High-water marks of what waits in a domain: callbacks and retired values.
 ///
-/// Callers are throttled somewhat below. The bound is not exact: each thread may add up to 64 callbacks, or 64 KiB, or
-/// one value, before it notices; and what it adds inside a section, before it blocks on leaving it. It is not enforced
-/// in callbacks.
+/// Callers above them are throttled. The bound is not exact: each thread may add up to 64 callbacks, or 64 KiB, or one
+/// value, before it notices; and what it adds inside a section, before it blocks on leaving it. It is not enforced in
+/// callbacks.
 ///
 /// # What a value counts for
 ///
@@ -212,7 +210,7 @@ pub struct Backlog {
     progress_at_timeout: AtomicU64,
     /// When the worker began to wait for the grace period that it waits for: nanoseconds of [`now`], or 0.
     waits_since: Unmodelled,
-    /// The backlog that paced callers have paid for, and until when they pay.
+    /// The backlog that callers have paid for, or 0 if none was paced, and until when they pay.
     paid: Unmodelled,
     paid_until: Unmodelled,
 }
@@ -223,11 +221,6 @@ pub struct Counters {
     pub run: AtomicU64,
     pub waits: AtomicU64,
     pub overruns: AtomicU64,
-}
-
-/// Somewhat below the limit, as threads notice late.
-fn high_mark(limit: u64) -> u64 {
-    limit - limit / 8
 }
 
 /// Returns the value of a word in two's complement, or 0 if it is negative.
@@ -306,18 +299,17 @@ impl Backlog {
     /// Returns how many bytes too much wait; 0 if callers need not be throttled.
     fn excess(&self) -> u64 {
         let (waiting, limits) = (self.waiting.map(at_least_zero), self.limits());
-        let [most_count, most_bytes] = [limits.count, limits.bytes].map(high_mark);
-        let count = waiting.count.saturating_sub(most_count);
+        let count = waiting.count.saturating_sub(limits.count);
         let mut bytes = waiting.bytes;
         let with_unknown = waiting.bytes_with_unknown();
-        if with_unknown > most_bytes && waiting.unknown != 0 && self.waits_for_long() {
+        if with_unknown > limits.bytes && waiting.unknown != 0 && self.waits_for_long() {
             bytes = with_unknown;
         }
-        bytes.saturating_sub(most_bytes).saturating_add(count.saturating_mul(CALLBACK_BYTES))
+        bytes.saturating_sub(limits.bytes).saturating_add(count.saturating_mul(CALLBACK_BYTES))
     }
 
     /// Returns `true` if so much waits that callers must be throttled.
-    pub fn above_high_mark(&self) -> bool {
+    pub fn above_limit(&self) -> bool {
         self.excess() != 0
     }
 
@@ -328,7 +320,7 @@ impl Backlog {
             return false;
         }
         let waiting = self.waiting.map(at_least_zero);
-        waiting.unknown != 0 && waiting.bytes_with_unknown() > high_mark(self.limits().bytes)
+        waiting.unknown != 0 && waiting.bytes_with_unknown() > self.limits().bytes
     }
 
     /// Returns `true` if enough waits for another round at once.
@@ -356,24 +348,27 @@ impl Backlog {
             .fold(waiting.bytes, |sum, (count, each)| sum.saturating_add(count.saturating_mul(*each)))
     }
 
-    /// Pays for what the backlog has grown by since the last call. Returns the time until the payment is over. (Calls at
-    /// the same time may pay twice, or not at all: the pace is not exact.)
+    /// Pays for what the backlog has grown by since the last call, and returns the time until all payments are over.
     fn pace(&self) -> Duration {
         let (paced, now) = (self.paced(), now());
-        let growth = paced.saturating_sub(self.paid.swap(paced, Relaxed));
-        let until = self.paid_until.load(Relaxed).max(now).saturating_add(growth.saturating_mul(PACE));
-        let until = until.clamp(now.saturating_add(MIN_PACED_WAIT), now.saturating_add(MAX_PACED_WAIT));
-        self.paid_until.store(until, Relaxed);
-        Duration::from_nanos(until.saturating_sub(now))
+        // Of callers at the same time, one pays for each byte. The first one pays for none: the limit allows them.
+        let paid = self.paid.fetch_max(paced, Relaxed);
+        let growth = if paid == 0 { 0 } else { paced.saturating_sub(paid) };
+        let pay = |until: u64| until.max(now).saturating_add(growth.saturating_mul(PACE));
+        let before = self.paid_until.fetch_update(Relaxed, Relaxed, |until| Some(pay(until)));
+        let left = pay(before.unwrap_or_else(|until| until)) - now;
+        Duration::from_nanos(left.max(MIN_PACED_WAIT)).min(THROTTLE_TIMEOUT)
     }
 
-    /// A throttled caller returns, `in_time` or because its time is up. `is_below`: less than the high mark waits.
+    /// A throttled caller returns, `in_time` or because its time is up. `is_below`: less than the limit waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
         if !in_time && wait == MayWait::Yes {
             self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);
+            self.paid.fetch_max(self.paced(), Relaxed);
         }
         if is_below {
-            self.paid.store(self.paced(), Relaxed);
+            self.paid.store(0, Relaxed);
+            self.paid_until.store(0, Relaxed);
         } else {
             self.counters.overruns.fetch_add(1, Relaxed);
         }
@@ -395,6 +390,27 @@ impl Backlog {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paced_callers_keep_the_debt_of_those_that_were_let_go() {
+        const SIZE: u64 = 4 << 20;
+        let backlog = Backlog::new();
+        let push = || backlog.add(Amount { count: 1, unknown: 0, bytes: SIZE });
+        backlog.set_limits(Limits { bytes: SIZE, ..Limits::default() });
+        (0..3).for_each(|_| push());
+        // The first one pays for nothing.
+        assert_eq!(backlog.pace(), Duration::from_nanos(MIN_PACED_WAIT));
+        let begin = now();
+        for _ in 0..8 {
+            push();
+            assert_eq!(backlog.pace(), THROTTLE_TIMEOUT);
+        }
+        let debt = backlog.paid_until.load(Relaxed) - begin;
+        assert!(debt >= 8 * SIZE * PACE, "32 mebibytes take {debt} ns");
+        // Below the limit nothing is owed.
+        backlog.end_wait(MayWait::Briefly, true, true);
+        assert_eq!(backlog.pace(), Duration::from_nanos(MIN_PACED_WAIT));
+    }
 
     #[test]
     fn low_mark_is_a_quarter_of_either_limit() {

@@ -262,17 +262,11 @@ pub(crate) fn try_synchronize_patiently(domain: &impl RawDomain) -> bool {
     }
 }
 
-/// Has a thread of the library run the domain's poller. Returns `false` if there is no thread.
-#[cfg(not(loom))]
-pub(crate) fn submit_poller(domain: &impl RawDomain) -> bool {
-    domain.submit(|domain| {
-        let Core { engine, poller, .. } = domain.core();
-        poller.run(engine, || wait_in_worker(domain, |own| engine.wait_for_next(own)));
-    })
-}
-
 /// Calls `wait` with the reader of this thread, a thread of the library.
-fn wait_in_worker<D: RawDomain>(domain: &D, wait: impl FnOnce(Option<&OwnReader<D>>)) -> Result<(), Denied> {
+pub(super) fn wait_in_worker<D: RawDomain>(
+    domain: &D,
+    wait: impl FnOnce(Option<&OwnReader<D>>),
+) -> Result<(), Denied> {
     // If a callback has leaked a guard, the thread is inside, and grace periods wait for it as for any other thread.
     let own = domain.current_reader().filter(|_| !domain.in_read_section());
     // It panics if the kernel denies the heavy fence.

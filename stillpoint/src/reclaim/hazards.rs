@@ -17,7 +17,7 @@
 //! was retired, and its own is not among them.
 
 use super::callback::Callback;
-use super::queue::Queue;
+use super::queue::{Pending, Queue};
 use crate::grace_period::engine::Engine;
 use crate::slots::protected::{LastCollection, Protected};
 use crate::slots::record::{Record, Records};
@@ -86,19 +86,24 @@ impl Hazards {
         protected.get_or_insert_with(|| self.last.protected(engine.completed())).contains(address)
     }
 
-    /// Keeps a callback for later.
+    /// Keeps a callback for later. Returns `true` if none was kept here before.
     #[cold]
-    pub fn keep(&self, callback: Callback) {
+    pub fn keep(&self, callback: Callback) -> bool {
         match &self.kept {
             Kept::Here(queue, push_lock) => {
                 // Nothing under the lock panics, here and below, nor runs code of the program.
                 let _lock = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let is_first = queue.pending() == Pending::None;
                 // SAFETY: the holder of the lock is the queue's owner.
                 _ = unsafe { queue.push(callback.for_worker(), true) };
                 // What is kept does not count.
                 _ = queue.take_unreported();
+                is_first
             }
-            Kept::Elsewhere(keep) => keep(callback),
+            Kept::Elsewhere(keep) => {
+                keep(callback);
+                false
+            }
         }
     }
 

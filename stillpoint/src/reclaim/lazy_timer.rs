@@ -1,10 +1,13 @@
-//! Domains of which only lazy callbacks wait. They have no worker until these must run.
+//! Domains of which only lazy callbacks wait: they have no worker until these must run. And domains that can have none,
+//! as no thread can be started.
 //!
 //! A worker that finds nothing but lazy callbacks *parks* its domain: it leaves a task here that resumes at a certain
 //! time, and the [state](super::worker_state) `PARKED`. A task of the [worker pool](super::worker_pool), the *timer*,
 //! sleeps until the first of these times. It hands the tasks that are due to another one, the *runner*, which runs one
 //! after the other. A callback may block a task for as long as it likes: then the timer starts a further runner. So two
 //! threads serve any number of domains, plus one for each that blocks.
+//!
+//! If no thread can be started, the timer runs the tasks itself, which then never sleep: see the pool.
 //!
 //! # Invariants
 //!
@@ -27,7 +30,7 @@ const PATIENCE: u64 = 10_000_000;
 
 static TIMER: ForkSafe<LazyTimer> = ForkSafe::new(LazyTimer::new());
 
-/// When a domain is due, in nanoseconds of [`now`], and its address.
+/// When a domain is due, in nanoseconds of [`now`], and its address. The time is odd for its poller, and else even.
 pub type TimerKey = (u64, usize);
 
 struct LazyTimer {
@@ -75,16 +78,15 @@ impl LazyTimer {
         parked.last_progress = now;
         drop(parked);
         if !worker_pool::submit(run_due) {
-            self.run_one();
+            while self.run_one(now) {}
             self.lock().runners -= 1;
         }
         ControlFlow::Continue(())
     }
 
-    /// Runs a task that is due. Returns `false` if there is none.
-    fn run_one(&self) -> bool {
+    /// Runs a task that is due at the time `now`. Returns `false` if there is none.
+    fn run_one(&self, now: u64) -> bool {
         let mut parked = self.lock();
-        let now = now();
         let first = parked.tasks.first_entry().filter(|first| first.key().0 <= now);
         let Some(task) = first.map(|first| first.remove()) else { return false };
         parked.last_progress = now;
@@ -99,7 +101,7 @@ impl LazyTimer {
 pub fn park(key: TimerKey, task: impl FnOnce() + Send + 'static) -> bool {
     let timer = TIMER.get();
     let mut parked = timer.lock();
-    parked.has_timer = parked.has_timer || worker_pool::submit(run_timer);
+    parked.has_timer = parked.has_timer || worker_pool::submit_or_queue(run_timer);
     if !parked.has_timer {
         return false;
     }
@@ -136,12 +138,12 @@ pub unsafe fn reset_in_child() {
 
 /// The timer's task.
 fn run_timer() {
-    while TIMER.get().step().is_continue() {}
+    worker_pool::as_timer(|| while TIMER.get().step().is_continue() {});
 }
 
 /// A runner's task.
 fn run_due() {
     let timer = TIMER.get();
-    while timer.run_one() {}
+    while timer.run_one(now()) {}
     timer.lock().runners -= 1;
 }

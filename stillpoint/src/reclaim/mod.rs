@@ -13,6 +13,8 @@ pub mod heap_bytes;
 #[cfg(not(loom))]
 pub mod lazy_timer;
 #[cfg(not(loom))]
+pub mod library_waits;
+#[cfg(not(loom))]
 pub mod options;
 pub mod poller;
 pub mod queue;

@@ -5,18 +5,22 @@
 //! grace period after the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures
 //! that each of them serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
 //!
+//! A waker may block, too. So before the poller calls the wakers that a grace period serves, it stops being the poller:
+//! another task takes its place, if anything is left to wait for. A waker that blocks delays the wakers of the same grace
+//! period only, and no thread in [`block_on`](crate::sync::block_on::block_on).
+//!
 //! # Invariants
 //!
-//! 1. One lock orders all decisions. While `running` is set, the poller takes the lock again before it stops, and it
-//!    stops only if no future waits and all started grace periods have ended. A thread that leaves a waker or starts a
-//!    grace period, and finds `running` clear, sets it and submits the poller.
+//! 1. One lock orders all decisions. While `running` is set, the poller or one that takes its place takes the lock again
+//!    before it stops, and it stops only if no future waits and all started grace periods have ended. A thread that leaves
+//!    a waker or starts a grace period, and finds `running` clear, sets it and submits the poller.
 //! 2. A waker leaves the map when its grace period has ended, when its future is dropped, or when no poller can run. So
 //!    a future that has an id, is not in the map and whose grace period has not ended, was dismissed.
 //! 3. Wakers are code of the program: they are cloned, called and dropped outside the lock, and may panic.
 //!
 //! # When no poller can run
 //!
-//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken. When they are polled,
+//! If the pool has no thread, nor the timer, which may try grace periods without sleeping, or a grace period fails, all futures are dismissed: they are woken. When they are polled,
 //! they wait in the polling thread, which panics if its grace period fails too.
 
 use core::mem;
@@ -25,7 +29,7 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use crate::grace_period::engine::{Denied, Engine, GpCookie};
-use crate::sync::block_on::wake;
+use crate::sync::block_on::wake_all;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// See the [module](self).
@@ -65,7 +69,8 @@ struct Waiters {
 
 /// What the poller does next.
 enum Step {
-    Wake(Waker),
+    /// Call these. `true`: another poller is to take the place of this one, else none is needed.
+    Wake(Vec<Waker>, bool),
     WaitForNext,
     Stop,
 }
@@ -157,40 +162,60 @@ impl GpPoller {
         false
     }
 
-    /// The poller's task. `wait_for_next` blocks until the next grace period has ended. Two pollers at a time do no
-    /// harm.
-    pub fn run<R>(&self, engine: &Engine<R>, wait_for_next: impl Fn() -> Result<(), Denied>) {
+    /// The poller's task. `submit` as for [`start`](Self::start). `wait_for_next` blocks until the next grace period has
+    /// ended, or returns `false` at once if this thread must not sleep. Returns `true` if this must then be called again
+    /// later. Two pollers at a time do no harm.
+    pub fn run<R>(
+        &self,
+        engine: &Engine<R>,
+        submit: impl Fn() -> bool,
+        wait_for_next: impl Fn() -> Result<bool, Denied>,
+    ) -> bool {
+        let mut may_wait = true;
         loop {
             match self.next(engine) {
-                Step::Wake(waker) => wake(waker),
-                // The next grace period, whichever the futures wait for now: others may wait for it by then.
-                Step::WaitForNext => {
-                    if wait_for_next().is_err() {
-                        return self.dismiss(true);
+                Step::Wake(wakers, is_needed) => {
+                    let is_replaced = !is_needed || submit();
+                    wake_all(wakers);
+                    if is_replaced {
+                        return false;
                     }
                 }
-                Step::Stop => return,
+                Step::WaitForNext if !may_wait => return true,
+                // The next grace period, whichever the futures wait for now: others may wait for it by then.
+                Step::WaitForNext => match wait_for_next() {
+                    Ok(has_waited) => may_wait = has_waited,
+                    Err(Denied) => {
+                        self.dismiss(true);
+                        return false;
+                    }
+                },
+                Step::Stop => return false,
             }
         }
     }
 
     /// The poller stops for good: wakes all futures, and forgets what was started.
-    fn dismiss(&self, has_failed: bool) {
+    pub(super) fn dismiss(&self, has_failed: bool) {
         let old = mem::replace(&mut *self.lock(), Waiters { has_failed, ..Waiters::new() });
-        step!("waiters-dropped-without-notify", old.wakers.into_values().for_each(wake));
+        step!("waiters-dropped-without-notify", wake_all(old.wakers.into_values().collect()));
     }
 
     fn next<R>(&self, engine: &Engine<R>) -> Step {
         let mut waiters = self.lock();
         let Waiters { running, started, wakers, .. } = &mut *waiters;
-        match wakers.first_entry() {
-            Some(first) if engine.is_done(first.key().0) => Step::Wake(first.remove()),
-            Some(_) => Step::WaitForNext,
-            None if started.is_some_and(|cookie| !engine.is_done(cookie)) => Step::WaitForNext,
-            None => {
-                step!("polled-forever", *running = false);
-                Step::Stop
-            }
+        let mut done = Vec::new();
+        while let Some(first) = wakers.first_entry().filter(|first| engine.is_done(first.key().0)) {
+            done.push(first.remove());
+        }
+        let is_needed = !wakers.is_empty() || started.is_some_and(|cookie| !engine.is_done(cookie));
+        if !is_needed {
+            step!("polled-forever", *running = false);
+        }
+        match (done.is_empty(), is_needed) {
+            (false, _) => Step::Wake(done, is_needed),
+            (true, true) => Step::WaitForNext,
+            (true, false) => Step::Stop,
         }
     }
 }

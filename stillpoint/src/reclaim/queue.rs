@@ -66,7 +66,7 @@ use crate::reclaim::backlog::{Amount, LocalCount};
 use crate::reclaim::blocks::{BLOCK, Block, OwnerBlocks};
 use crate::reclaim::callback::Callback;
 use crate::slots::protected::Protected;
-use crate::sync::{AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, now, step};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, last_tick, now, step};
 
 /// Bytes after which the owner flushes, however few the callbacks; it also flushes after each block.
 const FLUSH_BYTES: u64 = 64 << 10;
@@ -350,12 +350,14 @@ impl Queue {
         self.owner.worker_end.load(Relaxed) <= next
     }
 
-    /// For the worker: runs some ready callbacks by `run`, and then calls `count` with how much that was. Those that the
-    /// owner may run are left to an owner that is active, unless `all`. Returns `true` if a callback has run.
+    /// For the worker: runs some ready callbacks by `run`, none after the time `end`, and then calls `count` with how much
+    /// that was. Those that the owner may run are left to an owner that is active, unless `all`. Returns `true` if a callback
+    /// has run.
     pub fn run_batch<R>(
         &self,
         engine: &Engine<R>,
         all: bool,
+        end: u64,
         run: impl Fn(Callback, &mut Option<Protected>),
         count: impl FnOnce(Amount),
     ) -> bool {
@@ -370,7 +372,7 @@ impl Queue {
         });
         let has_run = claim.run(
             engine.id(),
-            BATCH,
+            [BATCH, end],
             |callback| leave && callback.may_run_on_owner(),
             Block::free,
             run,
@@ -395,7 +397,7 @@ impl Queue {
         // SAFETY: this is the owner, and the consumer gives up the block (4).
         let keep = |block| unsafe { self.owner.blocks.keep(block) };
         let count = |amount: Amount| _ = self.owner.freed.add(amount);
-        claim.run(engine.id(), limit, |callback| !callback.may_run_on_owner(), keep, run, count);
+        claim.run(engine.id(), [limit, u64::MAX], |callback| !callback.may_run_on_owner(), keep, run, count);
         claim.with(|consumer| {
             // Relaxed: only the owner writes it.
             self.owner.ready.store(self.front.ready_end.load(Relaxed) - consumer.next, Relaxed);
@@ -460,12 +462,13 @@ impl Claim<'_> {
         self.0.front.consumer.with_mut(|consumer| f(unsafe { &mut *consumer }))
     }
 
-    /// Runs ready callbacks by `run`, which may look up what is protected, at most `limit`, up to the first that it must
-    /// `leave`. Empty blocks go to `free`. Returns `true` if a callback has run. Before a barrier may see that, calls `count` with how much has.
+    /// Runs ready callbacks by `run`, which may look up what is protected, at most `limit`, none after the time `end`, up to
+    /// the first that it must `leave`. Empty blocks go to `free`. Returns `true` if a callback has run. Before a barrier may
+    /// see that, calls `count` with how much has.
     fn run(
         &self,
         domain: DomainId,
-        limit: u64,
+        [limit, end]: [u64; 2],
         leave: impl Fn(&Callback) -> bool,
         free: impl Fn(*mut Block),
         run: impl Fn(Callback, &mut Option<Protected>),
@@ -479,7 +482,12 @@ impl Claim<'_> {
                 probe!(callback_batch_start, domain.address());
             }
             amount += Amount::of(&callback);
+            // The others take less than to look at the clock.
+            let is_timed = end != u64::MAX && !callback.is_free_only();
             run(callback, &mut protected);
+            if is_timed && last_tick() >= end {
+                break;
+            }
         }
         self.with(|consumer| consumer.protected = protected);
         let has_run = amount.count != 0;

@@ -47,25 +47,28 @@
 //!
 //! What owners do themselves, and how callers are throttled, is in `worker/owner.rs`.
 
+mod found;
 mod owner;
 
+use core::mem;
 use core::task::Waker;
-use core::{mem, ptr};
 use std::panic::catch_unwind;
 use std::time::Duration;
 
+use self::found::{Found, LAZY_DELAY, has_kept, is_kept, is_ready};
 use super::activity::ASSESSMENT_INTERVAL;
 #[cfg(not(loom))]
 use super::backlog::Backlog;
 use super::backlog::Limits;
 use super::callback::Callback;
-use super::domain::{CallbackWorker, RawDomain};
-use super::hazards::Hazards;
+use super::domain::{CallbackWorker, RawDomain, try_synchronize};
 use super::poller::WaiterId;
-use super::queue::{ClaimedByOwner, Pending, Queue};
+use super::queue::{Pending, Queue};
 use super::rounds::BarrierPoll;
 use super::running;
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
+#[cfg(not(loom))]
+use super::{library_waits::may_wait, worker_pool};
 use crate::fence::heavy;
 use crate::grace_period::engine::{Denied, GpCookie};
 use crate::grace_period::stall;
@@ -81,28 +84,14 @@ const MIN_ROUND_INTERVAL: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 /// The time between rounds after one that failed.
 const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
-/// Nanoseconds for which lazy callbacks may wait.
-const LAZY_DELAY: u64 = 10_000_000_000;
-/// Nanoseconds after which the worker looks whether what is kept is still protected.
-const KEPT_DELAY: u64 = 1_000_000_000;
 /// Nanoseconds after which a domain is resumed that was parked instead of starting a worker.
 const FIRST_LOOK: u64 = 1_000_000;
+/// Nanoseconds between two attempts to end a grace period without sleeping: a quarter of the time since the first one,
+/// but at least, and at most.
+const POLL_INTERVAL: [u64; 2] = [1_000_000, 100_000_000];
+
 /// Nanoseconds for which the worker runs callbacks before it looks at the queues again.
 const BATCH_TIME_LIMIT: u64 = 1_000_000;
-
-/// What the worker finds in the queues.
-struct Found {
-    /// The most urgent kind of callback in queues that are not held.
-    pending: Pending,
-    /// The first cookie that callbacks wait for.
-    cookie: Option<GpCookie>,
-    /// The owner of a queue is running callbacks.
-    is_held: bool,
-    /// The owners of the other queues reclaim without the worker.
-    owners_suffice: bool,
-    /// All of it is kept by hazard pointers.
-    only_kept: bool,
-}
 
 /// Makes the worker hurry until it is dropped.
 struct ExpediteGuard<'a>(&'a AtomicU64);
@@ -114,18 +103,23 @@ impl Drop for ExpediteGuard<'_> {
 }
 
 /// A heavy fence. If the kernel denies it, a callback that is pushed at this moment may wait for the next one.
-fn try_heavy() {
+pub(super) fn try_heavy() {
     if cfg!(loom) { heavy() } else { _ = catch_unwind(heavy) }
 }
 
-/// Returns `true` if the worker must run callbacks, `lazy` ones if they are to run too.
-fn is_ready(lazy: bool, domain: &impl RawDomain) -> bool {
-    domain.queues().any(|queue| queue.is_ready(lazy))
+fn is_timer() -> bool {
+    #[cfg(not(loom))]
+    return worker_pool::is_timer();
+    #[cfg(loom)]
+    false
 }
 
-/// Returns `true` if the queue is that of callbacks that hazard pointers keep from running.
-fn is_kept(queue: &Queue, domain: &impl RawDomain) -> bool {
-    domain.hazards().and_then(Hazards::kept).is_some_and(|kept| ptr::eq(kept, queue))
+/// Returns `true` if there is no thread of the library, and none could be started a moment ago.
+fn is_stranded() -> bool {
+    #[cfg(not(loom))]
+    return worker_pool::is_stranded();
+    #[cfg(loom)]
+    false
 }
 
 /// Has a thread work for the domain. Returns `false` if there is no thread.
@@ -145,24 +139,26 @@ impl CallbackWorker {
     /// Wakes or starts the worker. Returns `false` if there is none.
     #[cold]
     fn provide(&self, lazy: bool, domain: &impl RawDomain) -> bool {
-        // Twice: the task may be taken before the domain is parked.
-        let park_instead = || self.park_instead(domain) || self.park_instead(domain);
+        if is_stranded() && self.state.is_idle() {
+            return false;
+        }
+        let park = || self.park_instead(FIRST_LOOK, domain);
         let is_missing = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
-        if !is_missing || lazy && self.park_instead(domain) || start_worker(domain) || park_instead() {
+        // Twice: the task may be taken before the domain is parked.
+        if !is_missing || lazy && park() || start_worker(domain) || park() || park() {
             return true;
         }
-        // The callbacks stay; the next push tries again. A thread that has found a worker since, and waits, must look
-        // again.
+        // The callbacks stay; a later push tries again. A thread that has found a worker since, and waits, must look again.
         self.state.give_up();
         step!("start-failure-without-notify", self.progress.notify_all());
         step!("start-failure-without-dismissal", self.rounds.dismiss(&self.urgent));
         false
     }
 
-    /// Instead of starting a worker: for a lazy callback, and if none can be started but there is a thread that resumes
-    /// parked domains. Returns `false` if that is impossible.
-    fn park_instead(&self, domain: &impl RawDomain) -> bool {
-        let due = now() + FIRST_LOOK;
+    /// Parks the domain for `delay` nanoseconds instead of starting a worker, or of one that sleeps: for a lazy callback, and
+    /// if no thread can be started but there is one that resumes parked domains. Returns `false` if that is impossible.
+    fn park_instead(&self, delay: u64, domain: &impl RawDomain) -> bool {
+        let due = now() + delay;
         // Relaxed: as in `unpark`.
         let earlier = self.parked_until.load(Relaxed);
         // Pushes that follow one another soon must not postpone it for ever.
@@ -183,6 +179,8 @@ impl CallbackWorker {
     /// Leaves a task that calls [`resume`](Self::resume) at the time `due`, in place of an earlier one. Returns `due`,
     /// or `None` if there is no thread for that.
     fn park(&self, due: u64, domain: &impl RawDomain) -> Option<u64> {
+        // Even: see `TimerKey`.
+        let due = due & !1;
         self.unpark(domain);
         domain.park(due, |domain| domain.core().callbacks.resume(domain)).then(|| {
             self.parked_until.store(due, Relaxed);
@@ -202,7 +200,7 @@ impl CallbackWorker {
     /// The task of a parked domain: works, unless there is a worker.
     pub fn resume(&self, domain: &impl RawDomain) {
         if self.state.resume() {
-            self.work(domain, &|| false);
+            if is_timer() { self.work_without_sleep(domain) } else { self.work(domain, &|| false) }
         }
     }
 
@@ -221,20 +219,6 @@ impl CallbackWorker {
     fn expedite(&self) -> ExpediteGuard<'_> {
         self.urgent.fetch_add(1, Relaxed);
         ExpediteGuard(&self.urgent)
-    }
-
-    fn is_urgent(&self) -> bool {
-        self.urgent.load(Relaxed) != 0
-    }
-
-    /// Returns `true` if the worker must not pause between rounds, and must run lazy callbacks too.
-    fn must_hurry(&self) -> bool {
-        self.is_urgent() || self.backlog.above_low_mark()
-    }
-
-    /// Returns `true` if the worker must run lazy callbacks.
-    fn must_run_lazy(&self) -> bool {
-        self.must_hurry() || self.backlog.above_unknown_mark()
     }
 
     /// Blocks until all callbacks have run that were pushed before.
@@ -340,6 +324,7 @@ impl CallbackWorker {
     /// `true` and the domain is not closed.
     pub fn work(&self, domain: &impl RawDomain, stop: &dyn Fn() -> bool) {
         self.unpark(domain);
+        self.backlog.end_gp_wait();
         let mut lingers_since = None;
         // The last sleep was for an owner that had claimed its queue.
         let mut has_slept_for_owner = false;
@@ -363,7 +348,7 @@ impl CallbackWorker {
                     return;
                 }
             } else if let Some(time) = self.lazy_time(&found, domain) {
-                if self.wait_lazily(time, found.only_kept, domain) == GoIdle::Idle {
+                if self.wait_lazily(time, &found, domain) == GoIdle::Idle {
                     return;
                 }
                 lingers_since = None;
@@ -373,8 +358,8 @@ impl CallbackWorker {
                 // No fence: as in `wait_for_grace_period`.
                 self.state.sleep_timeout(RATE_LIMITED, time, || (), || self.must_hurry());
                 lingers_since = None;
-            } else {
-                self.wait_for_grace_period(found.cookie, &mut lingers_since, domain);
+            } else if self.wait_for_grace_period(found.cookie, &mut lingers_since, domain) == GoIdle::Idle {
+                return;
             }
         }
     }
@@ -404,27 +389,18 @@ impl CallbackWorker {
         result
     }
 
-    /// Returns for how long the callbacks may wait, if all are lazy. A worker that must hurry does not wait, unless they are
-    /// kept: to look again would not help.
-    fn lazy_time(&self, found: &Found, domain: &impl RawDomain) -> Option<Duration> {
-        if found.pending != Pending::Lazy || !found.only_kept && self.must_run_lazy() {
-            return None;
-        }
-        let due = domain.queues().filter_map(|queue| {
-            let delay = if is_kept(queue, domain) { KEPT_DELAY } else { LAZY_DELAY };
-            queue.oldest().map(|oldest| oldest + delay)
-        });
-        let left = due.min().unwrap_or(0).saturating_sub(now());
-        (left != 0).then(|| Duration::from_nanos(left))
-    }
-
     /// There are only lazy callbacks: parks the domain for `time`, which ends the worker, or sleeps if that is
     /// impossible.
-    fn wait_lazily(&self, time: Duration, only_kept: bool, domain: &impl RawDomain) -> GoIdle {
+    fn wait_lazily(&self, time: Duration, found: &Found, domain: &impl RawDomain) -> GoIdle {
         let others_are_ready =
             || domain.queues().any(|queue| !is_kept(queue, domain) && queue.is_ready(true));
-        let has_work =
-            || is_ready(false, domain) || self.must_run_lazy() && (!only_kept || others_are_ready());
+        // It may wait for less time than lazy callbacks.
+        let is_first_kept = || !found.has_kept && has_kept(domain);
+        let has_work = || {
+            is_ready(false, domain)
+                || is_first_kept()
+                || self.must_run_lazy() && (!found.only_kept || others_are_ready())
+        };
         let due = now().saturating_add(time.as_nanos() as u64);
         let Some(due) = self.park(due, domain) else {
             self.state.sleep_timeout(LAZY_WAIT, time, try_heavy, has_work);
@@ -438,23 +414,58 @@ impl CallbackWorker {
         result
     }
 
-    /// Lingers, or waits for the grace period.
+    /// What the worker does in a thread that must not sleep for readers, as other domains may have no other thread: a round.
+    /// Then parks the domain, unless nothing is left.
+    fn work_without_sleep(&self, domain: &impl RawDomain) {
+        self.unpark(domain);
+        loop {
+            let found = self.assign_cookies(domain);
+            if found.pending == Pending::None && !found.is_held {
+                if self.end(domain) == GoIdle::Idle {
+                    return self.backlog.end_gp_wait();
+                }
+                continue;
+            }
+            let lazy_time = self.lazy_time(&found, domain).map(|time| time.as_nanos() as u64);
+            if lazy_time.is_none() {
+                if self.run_slice(domain) || try_synchronize(domain) && self.run_slice(domain) {
+                    self.backlog.end_gp_wait();
+                } else if self.backlog.gp_wait().is_none() {
+                    self.backlog.begin_gp_wait(now());
+                }
+                self.advance_rounds(domain);
+            }
+            let [least, most] = POLL_INTERVAL;
+            let retry = self.backlog.gp_wait().map_or(least, |waited| (waited / 4).clamp(least, most));
+            if self.park_instead(lazy_time.unwrap_or(retry), domain) {
+                return;
+            }
+        }
+    }
+
+    /// Lingers, or waits for the grace period. Parks the domain if this thread must not sleep.
     fn wait_for_grace_period(
         &self,
         cookie: Option<GpCookie>,
         lingers_since: &mut Option<u64>,
         domain: &impl RawDomain,
-    ) {
-        let Some(cookie) = cookie.filter(|cookie| !domain.core().engine.is_done(*cookie)) else { return };
+    ) -> GoIdle {
+        let is_done = |cookie| domain.core().engine.is_done(cookie);
+        let Some(cookie) = cookie.filter(|cookie| !is_done(*cookie)) else { return GoIdle::WorkFound };
         let in_progress = domain.core().engine.in_progress();
         let linger_end = *lingers_since.get_or_insert_with(now) + LINGER;
         let pause = || self.time_until(linger_end.max(self.last_round.load(Relaxed) + MIN_ROUND_INTERVAL));
         if let Some(time) = in_progress.is_none().then(pause).flatten() {
             // No fence: see invariant 3 of the worker's state.
             self.state.sleep_timeout(RATE_LIMITED, time, || (), || pause().is_none());
-            return;
+            return GoIdle::WorkFound;
         }
         *lingers_since = None;
+        #[cfg(not(loom))]
+        if !may_wait(domain) {
+            self.work_without_sleep(domain);
+            return GoIdle::Idle;
+        }
         let begin = now();
         self.backlog.begin_gp_wait(begin);
         let result = domain.wait_for(in_progress.unwrap_or(cookie));
@@ -471,43 +482,13 @@ impl CallbackWorker {
             let is_called = || self.urgent.load(Relaxed) > self.closed.load(Relaxed);
             self.state.sleep_timeout(RATE_LIMITED, ROUND_INTERVAL_ON_ERROR, || (), is_called);
         }
+        GoIdle::WorkFound
     }
 
     /// Returns the time until `moment`, unless it has passed or the worker must hurry.
     fn time_until(&self, moment: u64) -> Option<Duration> {
         let left = moment.saturating_sub(now());
         (left != 0 && !self.must_hurry()).then(|| Duration::from_nanos(left))
-    }
-
-    /// Assigns cookies to the callbacks that have none.
-    fn assign_cookies(&self, domain: &impl RawDomain) -> Found {
-        let mut found = Found {
-            pending: Pending::None,
-            cookie: None,
-            is_held: false,
-            owners_suffice: true,
-            only_kept: true,
-        };
-        for queue in domain.queues() {
-            let pending = queue.pending();
-            if pending == Pending::None {
-                continue;
-            }
-            match queue.assign_cookies(&domain.core().engine) {
-                Ok((cookie, owner_suffices)) => {
-                    // What is kept is served by the grace periods of others, if there are any.
-                    if !is_kept(queue, domain) {
-                        found.owners_suffice &= owner_suffices;
-                        found.only_kept = false;
-                    }
-                    found.pending = found.pending.max(pending);
-                    found.cookie = cookie.into_iter().chain(found.cookie).min();
-                }
-                Err(ClaimedByOwner) => found.is_held = true,
-            }
-        }
-        found.owners_suffice &= !found.only_kept;
-        found
     }
 
     /// Runs a callback whose grace period has ended, or keeps it, if a hazard pointer protects its value. `protected`: see
@@ -522,9 +503,10 @@ impl CallbackWorker {
         if let Some(hazards) = domain.hazards() {
             if hazards.is_protected(&callback, protected, &domain.core().engine) {
                 step!("protected-value-freed", {
-                    hazards.keep(callback);
-                    // For when no other work comes.
-                    return step!("kept-without-notify", self.notify(true, domain));
+                    let is_first = hazards.keep(callback);
+                    // For when no other work comes. The worker looks at what is kept sooner than at what is lazy, so it must
+                    // know of the first.
+                    return step!("kept-without-notify", self.notify(!is_first, domain));
                 });
             }
         }
@@ -537,7 +519,7 @@ impl CallbackWorker {
         let first = self.first.load(Relaxed) as usize;
         let begin = now();
         let _running = self.slice.begin(begin);
-        let all = self.is_urgent() || self.backlog.above_high_mark();
+        let all = self.is_urgent() || self.backlog.above_limit();
         let mut has_run = false;
         loop {
             let mut is_empty = true;
@@ -554,7 +536,7 @@ impl CallbackWorker {
                 let run = |callback, protected: &mut Option<Protected>| {
                     self.run_unless_protected(callback, protected, domain);
                 };
-                if !queue.run_batch(&domain.core().engine, all, run, count) {
+                if !queue.run_batch(&domain.core().engine, all, begin + BATCH_TIME_LIMIT, run, count) {
                     continue;
                 }
                 (is_empty, has_run) = (false, true);

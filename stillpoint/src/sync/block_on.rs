@@ -45,6 +45,15 @@ pub fn block_on(until: Option<u64>, mut is_ready: impl FnMut(&Waker) -> bool) ->
     }
 }
 
+/// Calls wakers, outside of locks: first those of [`block_on`], as others are code of the program, and may block.
+pub fn wake_all(mut wakers: Vec<Waker>) {
+    if wakers.len() > 1 {
+        let of_thread = Waker::from(Arc::new(Signal(Futex32::new(QUIET))));
+        wakers.sort_by_key(|waker| waker.vtable() != of_thread.vtable());
+    }
+    wakers.into_iter().for_each(wake);
+}
+
 /// Calls a waker, outside of locks. If it panics, the panic hook reports that, and other wakers are still called.
 pub fn wake(waker: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {

@@ -43,15 +43,15 @@ pub(crate) use memory::Memory;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
-    fence, has_normal_policy, is_bound, now, process_cpus, spin_iterations, spin_loop, thread_name,
-    yield_now,
+    fence, has_normal_policy, is_bound, last_tick, now, process_cpus, spin_iterations, spin_loop,
+    thread_name, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::fence_after_atomic;
 #[cfg(not(loom))]
 pub(crate) use native::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
-    fence, has_normal_policy, is_bound, now, process_cpus, spin_loop, thread_name, yield_now,
+    fence, has_normal_policy, is_bound, last_tick, now, process_cpus, spin_loop, thread_name, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use requested::Requested;

@@ -100,6 +100,8 @@ pub fn now() -> u64 {
     NOW.get()
 }
 
+pub use now as last_tick;
+
 pub fn thread_name(_tid: u32) -> Option<String> {
     None
 }

@@ -11,8 +11,8 @@ pub use std::thread::yield_now;
 use std::time::Duration;
 
 use crate::sys;
-pub use crate::sys::now;
 pub use crate::sys::thread::{has_normal_policy, is_bound, name as thread_name, process_cpus};
+pub use crate::sys::{last_tick, now};
 
 /// Returns `rounds`, the number of rounds to spin. In a model there are fewer.
 #[inline(always)]

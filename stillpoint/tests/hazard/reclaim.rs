@@ -11,7 +11,7 @@ use stillpoint::rcu::{DeferOptions, Limits, Rcu};
 use support::asleep::asleep_in;
 use support::deadline::deadline;
 use support::tracked::Tracked;
-use support::until::until;
+use support::until::{until, until_quick};
 
 /// No thread retires anything else, and none waits.
 #[test]
@@ -26,6 +26,37 @@ fn value_is_freed_some_time_after_its_pointer_was_reset() {
     until(|| Own.stats().protected == 1);
     pointer.reset();
     until(|| DROPS.load(Acquire) == 1);
+}
+
+/// The worker sleeps until the lazy callbacks of another thread must run, in ten seconds.
+#[test]
+fn kept_value_does_not_wait_for_lazy_callbacks() {
+    stillpoint::hazard::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let (end, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            Own.call_with(|| (), DeferOptions::new().lazy());
+            let _ = ended.recv();
+        });
+        until_quick(Duration::from_secs(6), || {
+            until(|| Own.stats().oldest != Duration::ZERO);
+            let value = Rcu::new_in(Tracked(&DROPS), Own);
+            let mut pointer = HazardPointer::new();
+            pointer.protect(&value);
+            let drops = DROPS.load(Acquire);
+            let options = DeferOptions::new().lazy().run_on_retiring_thread();
+            value.replace(Tracked(&DROPS)).retire_with(options);
+            until(|| {
+                Own.flush();
+                Own.stats().protected == 1
+            });
+            pointer.reset();
+            until(|| DROPS.load(Acquire) > drops);
+        });
+        drop(end);
+    });
 }
 
 /// Owners keep what they find protected when they free values themselves, and the worker frees it later.

@@ -52,11 +52,13 @@ impl Domain {
             if domain.0.pool == Pool::Fails {
                 return Err(Denied);
             }
-            domain.0.engine.wait_for_next(None);
-            Ok(())
+            domain.0.engine.wait_for(None, domain.0.engine.next());
+            Ok(true)
         };
         let domain = self.clone();
-        let poller = thread::spawn(move || domain.0.poller.run(&domain.0.engine, wait_for_next));
+        let poller = thread::spawn(move || {
+            assert!(!domain.0.poller.run(&domain.0.engine, || domain.submit(), wait_for_next));
+        });
         self.0.pollers.lock().unwrap().push(poller);
         true
     }

@@ -23,7 +23,7 @@ fn push(own: Own, count: &'static Count, local: bool, value: *const own::Value) 
 
 /// The worker runs ready callbacks.
 fn run_batch(state: &State, own: Own) {
-    own.queue.run_batch(&state.core.engine, true, run_ready, |_| ());
+    own.queue.run_batch(&state.core.engine, true, u64::MAX, run_ready, |_| ());
 }
 
 /// The worker runs what has been pushed, after a grace period.

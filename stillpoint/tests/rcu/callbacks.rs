@@ -392,7 +392,8 @@ fn callers_outside_sections_are_throttled() {
             stats = Own.stats();
             stats.limit_waits != 0
         });
-        assert!(stats.queued <= LIMIT, "{stats}");
+        // The writer notices after a block.
+        assert!(stats.queued <= LIMIT + 64, "{stats}");
         // Inside a section it is only counted.
         let guard = Own::enter();
         (0..5 * LIMIT).for_each(|_| Own.call(call));
@@ -438,7 +439,7 @@ fn stalled_reader_keeps_a_writer_under_the_byte_limit() {
                     // A value's bytes on the heap are unknown, and count after a long grace period.
                     until(|| {
                         let stats = Own.stats();
-                        stats.queued_bytes > LIMIT / 8 * 7 || stats.limit_waits != waits
+                        stats.queued_bytes > LIMIT || stats.limit_waits != waits
                     });
                     drop(guard);
                 }

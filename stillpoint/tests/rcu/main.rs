@@ -6,6 +6,7 @@
 )]
 
 mod atomic;
+mod blocking_wakers;
 mod bounded;
 mod bounded_threads;
 mod callbacks;

@@ -147,3 +147,38 @@ fn slow_callbacks_of_one_thread_do_not_delay_those_of_another() {
     assert_eq!(SLOW_RUN.load(Relaxed), SLOW);
     assert!(BEFORE.load(Relaxed) < SLOW, "all come first");
 }
+
+/// A batch of a queue ends when its time is up, however few callbacks have run.
+#[test]
+fn slow_callbacks_of_one_thread_let_those_of_another_run() {
+    const EACH: usize = 16;
+    stillpoint::domain! { struct Own; }
+    static RUNS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    /// How many callbacks of the other thread have run before the first one of each.
+    static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(usize::MAX) }; 2];
+    let _running = deadline();
+    // It finds both queues in one round. (A thread that has exited leaves its queue to the next.)
+    let (busy, both) = (busy::<Own>(), &Barrier::new(2));
+    thread::scope(|scope| {
+        for own in 0..2 {
+            scope.spawn(move || {
+                both.wait();
+                for _ in 0..EACH {
+                    Own.call(move || {
+                        if RUNS[own].fetch_add(1, Relaxed) == 0 {
+                            BEFORE[own].store(RUNS[1 - own].load(Relaxed), Relaxed);
+                        }
+                        // Longer than a batch may take, and a tick of the clock.
+                        let begin = Instant::now();
+                        until(|| begin.elapsed() > Duration::from_millis(12));
+                    });
+                }
+                both.wait();
+            });
+        }
+    });
+    drop(busy);
+    Own.barrier();
+    let before = BEFORE.each_ref().map(|before| before.load(Relaxed));
+    assert!(before.iter().all(|before| *before <= 2), "{before:?}");
+}

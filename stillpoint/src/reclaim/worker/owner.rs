@@ -7,7 +7,7 @@
 //!
 //! # Throttling
 //!
-//! Above the high watermark of the backlog, a caller that is neither inside a section nor in a callback runs what it
+//! Above a limit of the backlog, a caller that is neither inside a section nor in a callback runs what it
 //! may of its own queue, wakes the worker, and blocks. A caller inside a section does so when it leaves the outermost
 //! one (`ReaderSet::defer_to_exit`), as most code that links nodes retires inside sections only.
 
@@ -84,7 +84,7 @@ impl CallbackWorker {
             }
         }
         let own = domain.current_reader().map(|_| queue);
-        let has_waited = self.throttle_above_mark(own, domain);
+        let has_waited = self.throttle_above_limit(own, domain);
         if !has_waited && self.backlog.above_low_mark() && self.state.is_sleeping() {
             step!("flush-threshold-does-not-wake-worker", self.provide(false, domain));
         } else if !has_waited && self.backlog.above_unknown_mark() {
@@ -143,13 +143,13 @@ impl CallbackWorker {
     /// Returns `true` if the owner of the queue, which could not be throttled until now, must flush.
     #[cfg(not(loom))]
     pub fn must_throttle(&self, queue: &Queue) -> bool {
-        self.backlog.above_high_mark() && queue.pending() != Pending::None
+        self.backlog.above_limit() && queue.pending() != Pending::None
     }
 
     /// Throttles the caller if too much waits, and if it may wait. `own` is the calling thread's queue. Returns `true`
     /// if it has waited.
-    pub fn throttle_above_mark(&self, own: Option<&Queue>, domain: &impl RawDomain) -> bool {
-        if !self.backlog.above_high_mark() {
+    pub fn throttle_above_limit(&self, own: Option<&Queue>, domain: &impl RawDomain) -> bool {
+        if !self.backlog.above_limit() {
             return false;
         }
         let wait = self.may_wait(domain);
@@ -165,7 +165,7 @@ impl CallbackWorker {
     #[cfg(not(loom))]
     pub fn end_of_owner(&self, queue: &Queue, domain: &impl RawDomain) {
         self.report(queue);
-        self.throttle_above_mark(None, domain);
+        self.throttle_above_limit(None, domain);
     }
 
     /// Returns whether the calling thread may be throttled.
@@ -197,14 +197,14 @@ impl CallbackWorker {
                 self.run_own(queue, domain, u64::MAX);
                 self.report(queue);
             }
-            is_below = !self.backlog.above_high_mark();
+            is_below = !self.backlog.above_limit();
             let has_failed = self.failures.load(Relaxed) != failures;
             // This thread must not become the worker if none can be started: it may hold a lock that a callback takes.
             let is_empty = || self.pending(domain) == Pending::None;
             is_below || has_failed || self.state.is_idle() && (is_empty() || !self.provide(false, domain))
         });
         // The last callback may have run since that was looked at.
-        is_below = is_below || !self.backlog.above_high_mark();
+        is_below = is_below || !self.backlog.above_limit();
         let outcome = || match (is_below, in_time) {
             (true, _) => 0,
             (false, false) => 1,

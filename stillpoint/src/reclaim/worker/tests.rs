@@ -175,7 +175,7 @@ fn above_the_limit<F: Fn() -> bool>(domain: &Domain<F>) -> &CallbackWorker {
 
 /// Throttles the caller. Returns `true` if it returned before its time was up.
 fn throttle<F: Fn() -> bool>(worker: &CallbackWorker, domain: &Domain<F>) -> bool {
-    assert!(worker.throttle_above_mark(None, domain));
+    assert!(worker.throttle_above_limit(None, domain));
     // After one whose time was up, callers are paced.
     worker.backlog.begin_wait(MayWait::Yes) == THROTTLE_TIMEOUT
 }

@@ -29,7 +29,7 @@ fn workers() -> usize {
 }
 
 fn is_idle() -> bool {
-    matches!(*POOL.get().lock(), IdleWorker::Parked)
+    matches!(POOL.get().lock().idle, IdleWorker::Parked)
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn idle_worker_runs_the_next_task_after_a_panic() {
         }
     });
     for _ in 1..10 {
-        until(|| matches!(*OWN.lock(), IdleWorker::Parked));
+        until(|| matches!(OWN.lock().idle, IdleWorker::Parked));
         assert!(OWN.assign(task()).is_ok());
     }
-    until(|| matches!(*OWN.lock(), IdleWorker::Parked));
+    until(|| matches!(OWN.lock().idle, IdleWorker::Parked));
     assert_eq!(*THREADS.lock().expect("no panic under this lock"), [worker.thread().id(); 10]);
 }
