@@ -21,7 +21,9 @@ mod linux {
     use std::fs;
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::{Arc, Mutex, mpsc};
     use std::thread;
+    use std::time::Instant;
 
     use stillpoint::Domain as _;
     use stillpoint::srcu::Domain;
@@ -198,6 +200,45 @@ mod linux {
             text.contains("\"queued\":10,") && text.contains("\"readers\":1,\"threads\":[]")
         });
         drop(guard);
+    }
+
+    /// What is shown as the time of a callback is that of one, not of all that ran before it.
+    #[test]
+    fn worker_is_said_to_run_since_the_last_long_callback() {
+        if !is_alone(worker_is_said_to_run_since_the_last_long_callback) {
+            return;
+        }
+        let _running = deadline();
+        statistics_page::publish(INTERVAL).expect("a page");
+        let domain = Domain::new();
+        let guard = domain.enter();
+        let (results, seen) = mpsc::channel();
+        let end = Arc::new(Mutex::new(None::<Instant>));
+        for _ in 0..5 {
+            let (results, end) = (results.clone(), Arc::clone(&end));
+            domain.call(move || {
+                let (begin, first) = (Instant::now(), sample().0);
+                // The second from here on was begun after this callback. Longer than a batch may take.
+                until(|| sample().0 > first + 1 && begin.elapsed() > Duration::from_millis(30));
+                let mut end = end.lock().expect("no panic");
+                let (text, at_most) = (sample().1, end.map(|end| end.elapsed()));
+                let _ = results.send((running(&text), at_most));
+                *end = Some(Instant::now());
+            });
+        }
+        drop(guard);
+        for _ in 0..5 {
+            let (running, at_most) = seen.recv().expect("all callbacks run");
+            assert!(at_most.is_none_or(|most| running <= most), "{running:?}, most {at_most:?}");
+        }
+    }
+
+    /// How long a worker has run callbacks, if one does.
+    fn running(text: &str) -> Duration {
+        let (_, time) = text.split_once("\"running\":{\"secs\":").expect("a worker runs");
+        let (seconds, rest) = time.split_once(",\"nanos\":").expect("nanoseconds");
+        let (nanoseconds, _) = rest.split_once('}').expect("the end");
+        Duration::new(seconds.parse().expect("a number"), nanoseconds.parse().expect("a number"))
     }
 
     #[test]
