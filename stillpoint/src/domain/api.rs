@@ -283,8 +283,8 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
 
     /// Returns a future that waits until all callbacks have run that were deferred before its first poll.
     ///
-    /// For any executor. No thread blocks: the worker of the domain, which runs the callbacks, calls the waker. So a waker
-    /// that blocks delays callbacks. (If no worker can be started, polling blocks as [`barrier`](Self::barrier) does.)
+    /// For any executor. No thread blocks: a thread of the library calls the waker. (If none can be started, polling blocks
+    /// as [`barrier`](Self::barrier) does, and a waker that blocks delays callbacks.)
     ///
     /// # Panics
     ///

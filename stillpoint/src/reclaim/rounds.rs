@@ -4,6 +4,9 @@
 //! there by then; later ones are served by the next round. So a future is woken once, whatever else the worker does, and
 //! waits for two rounds at most. The domain's worker ends rounds when it has run callbacks: no thread waits for them.
 //!
+//! A waker may block. So the worker calls the wakers of a round only when the worker itself has ended; while there is more
+//! to do, another thread calls them ([`wake`]). A waker that blocks delays those of the same round only.
+//!
 //! # Invariants
 //!
 //! 1. One lock orders all decisions. The worker looks at the round after it has run callbacks, and a future after it has
@@ -21,7 +24,9 @@ use std::sync::PoisonError;
 use super::hazards::Hazards;
 use super::poller::WaiterId;
 use super::queue::Queue;
-use crate::sync::block_on::wake;
+#[cfg(not(loom))]
+use super::worker_pool;
+use crate::sync::block_on::wake_all;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom};
 
 /// See the [module](self).
@@ -69,6 +74,18 @@ struct Round {
 /// pass only to be kept.
 pub fn passes(hazards: Option<&Hazards>) -> u32 {
     if hazards.is_some() { 2 } else { 1 }
+}
+
+/// Has a thread of the [pool](super::worker_pool) call the wakers. If there is none, the calling thread calls them.
+pub fn wake(wakers: Vec<Waker>) {
+    if wakers.is_empty() {
+        return;
+    }
+    let call = || wake_all(wakers);
+    #[cfg(not(loom))]
+    worker_pool::submit_or_run(call);
+    #[cfg(loom)]
+    call();
 }
 
 impl Round {
@@ -173,14 +190,14 @@ impl BarrierRounds {
     }
 
     /// Ends the round if the queues have reached its marks, and begins the next one if there are futures for it. Returns
-    /// `true` if it has begun one that has not ended: the caller makes sure that there is a worker. `urgent` counts the
-    /// round.
+    /// the wakers to call, and `true` if it has begun a round that has not ended: the caller makes sure that there is a
+    /// worker. `urgent` counts the round.
     pub fn advance<'a, Q>(
         &self,
         urgent: &AtomicU64,
         queues: impl Fn() -> Q,
         hazards: Option<&Hazards>,
-    ) -> bool
+    ) -> (Vec<Waker>, bool)
     where
         Q: Iterator<Item = &'a Queue>,
     {
@@ -207,9 +224,7 @@ impl BarrierRounds {
             round.begin_pass(queues(), hazards);
             state.round = Some(round);
         }
-        drop(state);
-        served.into_iter().for_each(wake);
-        has_begun
+        (served, has_begun)
     }
 
     /// Dismisses all futures.
@@ -220,7 +235,7 @@ impl BarrierRounds {
         }
         let dismissed = state.dismiss(self.last_id.load(Relaxed));
         drop(state);
-        dismissed.into_iter().for_each(wake);
+        wake(dismissed);
     }
 
     /// Forgets all futures.

@@ -64,7 +64,7 @@ use super::callback::Callback;
 use super::domain::{CallbackWorker, RawDomain, try_synchronize};
 use super::poller::WaiterId;
 use super::queue::{Pending, Queue};
-use super::rounds::BarrierPoll;
+use super::rounds::{self, BarrierPoll};
 use super::running;
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
 #[cfg(not(loom))]
@@ -73,6 +73,7 @@ use crate::fence::heavy;
 use crate::grace_period::engine::{Denied, GpCookie};
 use crate::grace_period::stall;
 use crate::slots::protected::Protected;
+use crate::sync::block_on::wake_all;
 use crate::sync::{AtomicU64, Ordering::*, now, step};
 
 /// Nanoseconds between the beginnings of two rounds, and after a grace period of another leader: so a writer costs the
@@ -297,13 +298,15 @@ impl CallbackWorker {
                 return BarrierPoll::Ended;
             }
             *id = self.rounds.add(waker.clone());
-            self.advance_rounds(domain);
+            rounds::wake(self.advance_rounds(domain));
         }
         self.rounds.poll(id, waker)
     }
 
-    fn advance_rounds(&self, domain: &impl RawDomain) {
-        if self.rounds.advance(&self.urgent, || domain.queues(), domain.hazards()) {
+    /// Returns the wakers of futures whose barriers have ended.
+    fn advance_rounds(&self, domain: &impl RawDomain) -> Vec<Waker> {
+        let (served, has_begun) = self.rounds.advance(&self.urgent, || domain.queues(), domain.hazards());
+        if has_begun {
             step!(
                 "round-without-worker",
                 if self.state.wake() && !start_worker(domain) {
@@ -313,6 +316,7 @@ impl CallbackWorker {
                 }
             );
         }
+        served
     }
 
     /// Returns the most urgent kind of callback in any queue.
@@ -335,17 +339,21 @@ impl CallbackWorker {
                 return step!("worker-stops-without-dismissal", self.rounds.dismiss(&self.urgent));
             }
             // Before each sleep.
-            step!("round-not-ended", self.advance_rounds(domain));
+            let mut served = Vec::new();
+            step!("round-not-ended", served = self.advance_rounds(domain));
             let found = self.assign_cookies(domain);
             let until_assessment = || self.time_until(now() + ASSESSMENT_INTERVAL);
             let again = mem::take(&mut has_slept_for_owner);
+            if found.pending == Pending::None && !found.is_held && self.end(domain) == GoIdle::Idle {
+                // This thread is no worker any more.
+                return wake_all(served);
+            }
+            rounds::wake(served);
             if found.pending == Pending::None {
                 if found.is_held {
                     self.wait_for_owner(again, domain);
                     has_slept_for_owner = !again;
                     lingers_since = None;
-                } else if self.end(domain) == GoIdle::Idle {
-                    return;
                 }
             } else if let Some(time) = self.lazy_time(&found, domain) {
                 if self.wait_lazily(time, &found, domain) == GoIdle::Idle {
@@ -384,7 +392,7 @@ impl CallbackWorker {
         if result == GoIdle::Idle {
             // Owners may have run what a barrier waits for.
             step!("run-without-notify", step!("idle-without-notify", self.progress.notify_all()));
-            step!("round-not-ended", self.advance_rounds(domain));
+            step!("round-not-ended", rounds::wake(self.advance_rounds(domain)));
         }
         result
     }
@@ -433,7 +441,7 @@ impl CallbackWorker {
                 } else if self.backlog.gp_wait().is_none() {
                     self.backlog.begin_gp_wait(now());
                 }
-                self.advance_rounds(domain);
+                rounds::wake(self.advance_rounds(domain));
             }
             let [least, most] = POLL_INTERVAL;
             let retry = self.backlog.gp_wait().map_or(least, |waited| (waited / 4).clamp(least, most));

@@ -71,10 +71,18 @@ pub type Task = Box<dyn FnOnce() + Send>;
 /// report it.
 #[must_use]
 pub fn submit(task: impl FnOnce() + Send + 'static) -> bool {
-    match POOL.get().assign(Box::new(task)) {
-        Ok(()) => true,
-        Err(task) => start_worker(task),
+    try_submit(Box::new(task)).is_ok()
+}
+
+/// [`submit`], or runs the task in the calling thread.
+pub fn submit_or_run(task: impl FnOnce() + Send + 'static) {
+    if let Err(task) = try_submit(Box::new(task)) {
+        run(task);
     }
+}
+
+fn try_submit(task: Task) -> Result<(), Task> {
+    POOL.get().assign(task).or_else(start_worker)
 }
 
 /// [`submit`], or has the first worker that finishes its task run this one. Returns `false` if there is no worker.
@@ -127,7 +135,7 @@ pub fn start_spare() -> bool {
         IdleWorker::Coming | IdleWorker::Parked => return true,
     }
     drop(workers);
-    let started = start_worker(Box::new(|| ()));
+    let started = start_worker(Box::new(|| ())).is_ok();
     if !started {
         let mut workers = pool.lock();
         if matches!(workers.idle, IdleWorker::Coming) {
@@ -160,22 +168,22 @@ pub unsafe fn reset_in_child() {
     unsafe { POOL.overwrite(WorkerPool::new()) };
 }
 
-fn start_worker(first: Task) -> bool {
+/// Returns the task if no worker can be started.
+fn start_worker(first: Task) -> Result<(), Task> {
     // The worker sleeps in this code for as long as the process lives.
     if POOL.get().must_wait() || !is_pinned() {
-        return false;
+        return Err(first);
     }
     // A thread's argument is one word.
     let first = Box::into_raw(Box::new(first));
     // The program's signals are not for this thread: it runs destructors, callbacks and wakers.
-    let started = with_all_blocked(|| thread::spawn(c"stillpoint-rcu", work, first.cast()));
-    if !started {
-        // Relaxed: a hint.
-        POOL.get().retry_at.store(now() + RETRY_INTERVAL, Relaxed);
-        // SAFETY: comes from a box, and no thread has it.
-        drop(unsafe { Box::from_raw(first) });
+    if with_all_blocked(|| thread::spawn(c"stillpoint-rcu", work, first.cast())) {
+        return Ok(());
     }
-    started
+    // Relaxed: a hint.
+    POOL.get().retry_at.store(now() + RETRY_INTERVAL, Relaxed);
+    // SAFETY: comes from a box, and no thread has it.
+    Err(*unsafe { Box::from_raw(first) })
 }
 
 /// The main function of a worker.

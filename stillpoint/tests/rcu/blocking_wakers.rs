@@ -7,12 +7,23 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use stillpoint::Domain as _;
 use stillpoint::rcu::GracePeriod;
 use support::deadline::deadline;
 
 stillpoint::domain! { struct Own; }
 
 const LONG: Duration = Duration::from_secs(3600);
+
+/// Waits by itself until the future is ready.
+fn wait(future: impl Future<Output = ()>) {
+    let (woken, wakes) = channel();
+    let wake = waker(move || _ = woken.send(()));
+    let mut future = pin!(future);
+    while future.as_mut().poll(&mut Context::from_waker(&wake)).is_pending() {
+        wakes.recv().expect("it is called");
+    }
+}
 
 /// Calls its function.
 struct Calls<F>(F);
@@ -64,12 +75,7 @@ fn waker_that_blocks_delays_no_timed_wait_and_no_later_grace_period() {
         calls.recv().expect("the waker is called");
         for _ in 0..10 {
             assert_eq!(GracePeriod::now_in(Own).wait_timeout(LONG), Ok(()));
-            let (woken, wakes) = channel();
-            let wake = self::waker(move || woken.send(()).expect("the test listens"));
-            let mut future = pin!(GracePeriod::now_in(Own).into_future());
-            while future.as_mut().poll(&mut Context::from_waker(&wake)).is_pending() {
-                wakes.recv().expect("it is called");
-            }
+            wait(GracePeriod::now_in(Own).into_future());
         }
         assert_eq!(timed.join().expect("no panic"), Ok(()));
         drop(stays);
@@ -88,4 +94,40 @@ fn waker_may_wait_for_a_grace_period() {
     if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
         assert_eq!(results.recv().expect("it is called"), Ok(()));
     }
+}
+
+/// A future of the same round may wait, but no callback, and no barrier that begins later.
+fn barrier_waker_delays_no_callbacks(call: fn()) {
+    let _running = deadline();
+    let (called, calls) = channel();
+    let (waker, stays) = blocking(called);
+    // The callback may run before the first poll.
+    let _future = loop {
+        Own.call(call);
+        let mut future = Box::pin(Own.barrier_async());
+        if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            break future;
+        }
+    };
+    calls.recv().expect("the waker is called");
+    for _ in 0..10 {
+        let (sender, ran) = channel();
+        Own.call(move || sender.send(()).expect("the test listens"));
+        ran.recv().expect("it runs");
+        Own.barrier();
+        Own.call(call);
+        wait(Own.barrier_async());
+    }
+    drop(stays);
+}
+
+#[test]
+fn waker_of_a_barrier_that_blocks_delays_no_callbacks() {
+    barrier_waker_delays_no_callbacks(|| ());
+}
+
+/// The worker has more to do when the barrier ends.
+#[test]
+fn waker_of_a_barrier_that_blocks_delays_no_busy_worker() {
+    barrier_waker_delays_no_callbacks(|| Own.call(|| ()));
 }
