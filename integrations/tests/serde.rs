@@ -2,7 +2,7 @@
 
 use serde_json::{json, to_value};
 use stillpoint::percpu::Histogram;
-use stillpoint::{fence, lock, rcu};
+use stillpoint::{fence, rcu};
 
 #[test]
 fn snapshot_is_serialized_with_sum_and_buckets() {

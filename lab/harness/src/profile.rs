@@ -76,24 +76,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn threads_that_can_run_are_known_by_the_parameters() {
-        let config = |pairs: &[(&str, u64)]| {
-            pairs.iter().fold(Config::default(), |config, &(name, value)| config.with(name, value.into()))
-        };
-        for (pairs, runnable) in [
-            (&[("threads", 1), ("nesting", 1)][..], 1),
-            (&[("readers", 0), ("callers", 1), ("idle_threads", 1000)], 1),
-            (&[("readers", 4), ("callers", 8)], 12),
-            // An updater, and threads beside it.
-            (&[("readers", 1)], 2),
-            (&[("threads", 8), ("busy", 2)], 10),
-            (&[("guards", 10)], 2),
-        ] {
-            assert_eq!(config(pairs).runnable(), runnable, "{pairs:?}");
-        }
-    }
-
-    #[test]
     fn profile_of_one_cpu_binds_threads_and_releases_them() {
         let _alone = alone();
         let before = pin::allowed().expect("CPUs");

@@ -277,6 +277,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn threads_that_can_run_are_known_by_the_parameters() {
+        let config = |pairs: &[(&str, u64)]| {
+            pairs.iter().fold(Config::default(), |config, &(name, value)| config.with(name, value.into()))
+        };
+        for (pairs, runnable) in [
+            (&[("threads", 1), ("nesting", 1)][..], 1),
+            (&[("readers", 0), ("callers", 1), ("idle_threads", 1000)], 1),
+            (&[("readers", 4), ("callers", 8)], 12),
+            // An updater, and threads beside it.
+            (&[("readers", 1)], 2),
+            (&[("threads", 8), ("busy", 2)], 10),
+            (&[("guards", 10)], 2),
+        ] {
+            assert_eq!(config(pairs).runnable(), runnable, "{pairs:?}");
+        }
+    }
+
+    #[test]
     fn median_is_middle_value_or_mean_of_middle_two() {
         let summary = Summary::of(vec![9.0, 1.0, 4.0]);
         assert_eq!(summary, Some(Summary { median: 4.0, min: 1.0, max: 9.0 }));

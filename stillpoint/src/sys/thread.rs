@@ -6,8 +6,10 @@ use core::{mem, ptr};
 #[cfg(not(miri))]
 use std::sync::{Arc, Mutex};
 
+use super::scheduling;
 pub use super::signal_mask::with_all_blocked;
-use super::{scheduling, stack};
+#[cfg(not(miri))]
+use super::stack;
 
 /// What a thread begins with.
 #[cfg(not(miri))]
