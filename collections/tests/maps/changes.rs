@@ -73,7 +73,7 @@ fn retain_asks_again_about_a_value_that_was_replaced<M: Map<u64, Pair, RandomSta
                 stays && value == new
             });
             assert_eq!((asked, map.get(7)), (vec![OLD, new], stays.then_some(new)));
-            assert_eq!(map.len(), stays.into());
+            assert_eq!(map.len(), usize::from(stays));
         }
     }
 }
