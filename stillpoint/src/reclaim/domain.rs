@@ -221,10 +221,15 @@ pub(super) fn is_alone(domain: &impl RawDomain) -> bool {
     domain.hazards().is_none() && domain.core().engine.readers().no_other_readers(domain.current_reader())
 }
 
-/// Completes a grace period if that is possible without blocking. The calling thread is outside. Returns `true` if it
-/// has been completed.
+/// Returns the calling thread's reader if the thread has one and is outside. If a callback has leaked a guard, its thread is
+/// inside, and grace periods wait for it as for any other thread.
+fn reader_if_outside<D: RawDomain>(domain: &D) -> Option<&'static OwnReader<D>> {
+    domain.current_reader().filter(|_| !domain.in_read_section())
+}
+
+/// Completes a grace period if that is possible without blocking. Returns `true` if it has been completed.
 pub(crate) fn try_synchronize(domain: &impl RawDomain) -> bool {
-    let try_synchronize = || domain.core().engine.try_synchronize(domain.current_reader());
+    let try_synchronize = || domain.core().engine.try_synchronize(reader_if_outside(domain));
     if cfg!(loom) {
         return try_synchronize();
     }
@@ -267,8 +272,7 @@ pub(super) fn wait_in_worker<D: RawDomain>(
     domain: &D,
     wait: impl FnOnce(Option<&OwnReader<D>>),
 ) -> Result<(), Denied> {
-    // If a callback has leaked a guard, the thread is inside, and grace periods wait for it as for any other thread.
-    let own = domain.current_reader().filter(|_| !domain.in_read_section());
+    let own = reader_if_outside(domain);
     // It panics if the kernel denies the heavy fence.
     catch_unwind(AssertUnwindSafe(|| wait(own))).map_err(|_| Denied)
 }
