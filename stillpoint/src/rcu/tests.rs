@@ -1,15 +1,9 @@
 //! Signal handlers that read at each instruction of [`hint_idle`](super::hint_idle), of the sections around it, and of
 //! those of threads whose destructors have run.
-//!
-//! The processor traps after each instruction of a region (the trap flag of x86-64). The handler of `SIGTRAP` does at
-//! one of these instructions what an asynchronous signal would do there.
 
-use std::arch::asm;
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, PoisonError};
-use std::{io, mem, ptr, thread};
+use std::{ptr, thread};
 
 use super::{DeferOptions, Guard};
 use crate::Domain as _;
@@ -17,12 +11,9 @@ use crate::domain::static_domain::StaticDomain as _;
 use crate::domain::thread::leave_if_ended;
 use crate::readers::sections::reader::Reader;
 use crate::readers::sections::registration::unregistered;
-use support::deadline::deadline;
+use support::traps::{begin, interrupted};
 
 crate::domain! { struct Own; }
-
-/// The bit of a processor's flags that makes it trap.
-const TRAP: i64 = 1 << 8;
 
 /// A region is interrupted after each instruction. In a build without optimizations, which has ten times as many, this
 /// would take minutes: there it is each 73rd.
@@ -30,18 +21,12 @@ const STRIDE: usize = if cfg!(debug_assertions) { 73 } else { 1 };
 /// Only so many instructions of a region are interrupted.
 const LIMIT: usize = if cfg!(debug_assertions) { 4000 } else { 400 };
 
-/// Serializes the tests: all use `SIGTRAP`.
-static ONE: Mutex<()> = Mutex::new(());
 /// The states that may not be, as bits: a handler cannot panic.
 static WRONG: AtomicU32 = AtomicU32::new(0);
 /// Destructors that have kept a guard.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of traps so far, those at which the handler reads, and the handler.
-    static TRAPS: Cell<usize> = const { Cell::new(0) };
-    static AT: Cell<[usize; 2]> = const { Cell::new([usize::MAX; 2]) };
-    static HANDLER: Cell<fn()> = const { Cell::new(|| ()) };
     /// Destructors keep a guard: on a tested thread, once it is prepared.
     static KEEPS_GUARDS: Cell<bool> = const { Cell::new(false) };
     /// A guard that a destructor keeps, or that a region ends.
@@ -49,54 +34,6 @@ thread_local! {
     /// The copy by which C and C++ enter.
     #[allow(clippy::missing_const_for_thread_local, reason = "constants of Rust 1.85 contain no references to atomics")]
     static COPY: Cell<&'static Reader> = Cell::new(unregistered());
-}
-
-extern "C" fn on_trap(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    let traps = TRAPS.get();
-    TRAPS.set(traps + 1);
-    let at = AT.get();
-    if at.contains(&traps) {
-        HANDLER.get()();
-    }
-    if traps == at[1] {
-        // SAFETY: the kernel passes the context of the interrupted thread.
-        let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-        // The rest runs without traps.
-        context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP;
-    }
-}
-
-/// Begins a test, which ends when this is dropped.
-fn begin() -> impl Sized {
-    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    install();
-    (one, deadline())
-}
-
-fn install() {
-    // SAFETY: a signal action is plain data, for which zero is a value.
-    let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    action.sa_sigaction = on_trap as *const () as libc::sighandler_t;
-    action.sa_flags = libc::SA_SIGINFO;
-    // SAFETY: the action is initialized.
-    let failed = unsafe { libc::sigaction(libc::SIGTRAP, &action, ptr::null_mut()) };
-    assert_eq!(failed, 0, "{}", io::Error::last_os_error());
-}
-
-/// Calls `region`, and `handler` after instruction number `at` of it, and once more after `again` others, unless that is 0.
-/// Returns `false` if there are fewer instructions than `at`.
-#[inline(never)]
-fn interrupted(at: usize, again: usize, handler: fn(), region: fn()) -> bool {
-    TRAPS.set(0);
-    AT.set([at, at + again]);
-    HANDLER.set(handler);
-    // SAFETY: the traps are handled.
-    unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
-    region();
-    // SAFETY: restores the flag.
-    unsafe { asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
-    AT.set([usize::MAX; 2]);
-    TRAPS.get() > at
 }
 
 /// Checks that a thread inside a section has an active reader, that one that enters by the fast path has one too,

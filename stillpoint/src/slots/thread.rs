@@ -9,6 +9,7 @@
 //!    thread alone.
 //! 2. `slot` is a slot of that record, or the sentinel.
 //! 3. While `is_searching`, no other code of the thread sets `reader` or `slot`: a handler sees the flag.
+//! 4. Once the record is given up, `slot` is the sentinel for ever.
 
 use core::cell::Cell;
 #[cfg(not(loom))]
@@ -139,8 +140,11 @@ impl ThreadSlots {
     /// Gives the thread's record up: its slots that are in use outlive it.
     pub fn end(&self, table: &'static SlotTable) {
         step!("end-not-noted", self.has_ended.set(true));
-        step!("slot-kept-at-exit", self.slot.set(NO_SLOT));
+        compiler_fence(SeqCst);
+        // Before `slot`, which a signal handler sets while it finds the record.
         self.record.set(None);
+        compiler_fence(SeqCst);
+        step!("slot-kept-at-exit", self.slot.set(NO_SLOT));
         let own = self.reader.take();
         compiler_fence(SeqCst);
         step!("record-kept-at-exit", own.into_iter().for_each(|own| table.records.give_up(own)));
@@ -217,7 +221,7 @@ macro_rules! slot_table {
 
         /// Calls `f` with the calling thread's variables.
         #[inline(always)]
-        fn with_thread<R>(f: impl FnOnce(&$crate::slots::thread::ThreadSlots) -> R) -> R {
+        pub(super) fn with_thread<R>(f: impl FnOnce(&$crate::slots::thread::ThreadSlots) -> R) -> R {
             match THREAD.try_with(f) {
                 Ok(result) => result,
                 // There is no destructor.
@@ -261,7 +265,7 @@ pub(crate) use slot_table;
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::slots::pointers::TABLE;
+    use crate::slots::pointers::{TABLE, with_thread};
 
     #[test]
     fn handler_that_interrupts_the_search_takes_a_shared_slot() {
@@ -270,5 +274,35 @@ mod tests {
         let slot = slots.take(&TABLE).expect("memory");
         assert!(slots.reader.get().is_none() && slots.shared.get().is_some());
         slot.give_back();
+    }
+
+    /// Refutes: record-forgotten-last
+    #[test]
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, stillpoint_portable))))]
+    fn handlers_may_take_a_slot_while_a_thread_ends() {
+        use support::traps::{begin, interrupted};
+
+        fn take_and_give_back() {
+            with_thread(|slots| slots.take(&TABLE)).expect("memory").give_back();
+        }
+
+        let _one = begin();
+        for at in 0.. {
+            let is_interrupted = move || {
+                take_and_give_back();
+                let end = || with_thread(|slots| slots.end(&TABLE));
+                let is_interrupted = interrupted(at, 0, take_and_give_back, end);
+                let late = with_thread(|slots| slots.take(&TABLE)).expect("memory");
+                late.reserve();
+                let is_seen = TABLE.records().slots().any(|slot| ptr::eq(slot, late));
+                assert!(is_seen, "at instruction {at}: a slot of a record that was given up");
+                late.give_back();
+                is_interrupted
+            };
+            if !std::thread::spawn(is_interrupted).join().expect("no panic") {
+                assert_ne!(at, 0);
+                break;
+            }
+        }
     }
 }

@@ -25,6 +25,8 @@ pub mod store_buffer;
 pub mod threads;
 pub mod time_limit;
 pub mod tracked;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(loom)))]
+pub mod traps;
 pub mod until;
 pub mod variants;
 #[cfg(not(loom))]
