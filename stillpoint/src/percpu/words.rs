@@ -169,7 +169,7 @@ fn give_back(first: NonNull<u64>) {
     let index = first.addr().get() % size_of::<Area>() / size_of::<u64>();
     // SAFETY: the header precedes the area of CPU 0, in which this word is. It is never freed (5).
     let block = unsafe { first.sub(index).cast::<Block>().sub(1).as_ref() };
-    FREE.give_back(block, index);
+    FREE.give_back(block, 1 << index);
 }
 
 /// Returns a word in the area of CPU 0.
@@ -190,9 +190,9 @@ fn allocate() -> Option<NonNull<u64>> {
     // SAFETY: fresh memory, large and aligned enough, for the header and for areas, whose initial value is zero. It is never
     // freed (5).
     let block: &'static Block = unsafe {
-        start.write(Block::new((1 << WORDS) - 2));
+        start.write(Block::new());
         start.as_ref()
     };
-    FREE.add(block);
+    FREE.add(block, (1 << WORDS) - 2);
     Some(word(block, 0))
 }

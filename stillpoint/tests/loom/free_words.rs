@@ -22,9 +22,9 @@ unsafe impl Send for Shared {}
 impl Shared {
     /// Returns a block whose two words have owners, and one with a free word. Blocks are never freed.
     fn new() -> Arc<Self> {
-        let blocks = [0, 1].map(|free| (&*Box::leak(Box::new(Block::new(free))), Words::default()));
+        let blocks = [(); 2].map(|()| (&*Box::leak(Box::new(Block::new())), Words::default()));
         let this = Self { free: FreeWords::new(), blocks };
-        this.free.add(this.blocks[1].0);
+        this.free.add(this.blocks[1].0, 1);
         Arc::new(this)
     }
 
@@ -34,7 +34,7 @@ impl Shared {
 }
 
 /// Refutes: FreeWords::take:Acquire, FreeWords::take:Acquire#2, FreeWords::take:Release, FreeWords::give_back:Release,
-/// FreeWords::give_back:Acquire, FreeWords::add:Release
+/// FreeWords::give_back:Acquire, FreeWords::push:Release
 #[test]
 fn word_given_back_is_found_as_its_owner_left_it() {
     check(0, 3, || {
@@ -42,10 +42,10 @@ fn word_given_back_is_found_as_its_owner_left_it() {
         let threads = [0, 1].map(|index| {
             let shared = shared.clone();
             thread::spawn(move || {
-                shared.free.give_back(shared.blocks[0].0, index);
+                shared.free.give_back(shared.blocks[0].0, 1 << index);
                 if let Some((block, index)) = shared.free.take() {
                     shared.word(block, index).with_mut(|word| unsafe { *word += 1 });
-                    shared.free.give_back(block, index);
+                    shared.free.give_back(block, 1 << index);
                 }
             })
         });
