@@ -404,6 +404,21 @@ fn node_of_an_exited_thread_is_freed_once() {
     });
 }
 
+/// Refutes: node-freed-while-unlinked
+#[test]
+fn node_whose_owner_exits_while_it_is_unlinked_is_freed_once() {
+    check(0, 3, || {
+        let lock = Raw::<NoTimeLimits>::with_queue(1);
+        table().node(1).state.store(ABANDONED, Relaxed);
+        let owner = thread::spawn(|| table().free_at_exit(1));
+        lock.queue().promote_next(1);
+        owner.join().unwrap();
+        // A node that is freed twice follows itself in the stack.
+        let free = std::iter::from_fn(|| table().alloc()).take(CAPACITY);
+        assert_eq!(free.count(), CAPACITY - 1);
+    });
+}
+
 /// Refutes: unqueued-not-uncounted, unqueued-not-woken, lock_unqueued:Acquire, lock_unqueued:Release
 #[test]
 fn thread_without_a_node_waits_unqueued() {
