@@ -45,10 +45,12 @@
 //! too: so the worker lingers before it leads. It waits for a grace period that is in progress, and lingers again, so
 //! that a caller in a loop leads all of them.
 //!
-//! What owners do themselves, and how callers are throttled, is in `worker/owner.rs`.
+//! What owners do themselves, and how callers are throttled, is in `worker/owner.rs`; how a domain gets a worker, in
+//! `worker/provide.rs`.
 
 mod found;
 mod owner;
+mod provide;
 
 use core::mem;
 use core::task::Waker;
@@ -56,22 +58,22 @@ use std::panic::catch_unwind;
 use std::time::Duration;
 
 use self::found::{Found, LAZY_DELAY, has_kept, is_kept, is_ready};
+use self::provide::start_worker;
 use super::activity::ASSESSMENT_INTERVAL;
 #[cfg(not(loom))]
 use super::backlog::Backlog;
 use super::backlog::Limits;
 use super::callback::Callback;
 use super::domain::{CallbackWorker, RawDomain, try_synchronize};
+#[cfg(not(loom))]
+use super::library_waits::may_wait;
 use super::poller::WaiterId;
 use super::queue::{Pending, Queue};
 use super::rounds::{self, BarrierPoll};
 use super::running;
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
-#[cfg(not(loom))]
-use super::{library_waits::may_wait, worker_pool};
 use crate::fence::heavy;
 use crate::grace_period::engine::{Denied, GpCookie};
-use crate::grace_period::stall;
 use crate::slots::protected::Protected;
 use crate::sync::block_on::wake_all;
 use crate::sync::{AtomicU64, Ordering::*, now, step};
@@ -85,8 +87,6 @@ const MIN_ROUND_INTERVAL: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 /// The time between rounds after one that failed.
 const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
-/// Nanoseconds after which a domain is resumed that was parked instead of starting a worker.
-const FIRST_LOOK: u64 = 1_000_000;
 /// Nanoseconds between two attempts to end a grace period without sleeping: a quarter of the time since the first one,
 /// but at least, and at most.
 const POLL_INTERVAL: [u64; 2] = [1_000_000, 100_000_000];
@@ -108,103 +108,7 @@ pub(super) fn try_heavy() {
     if cfg!(loom) { heavy() } else { _ = catch_unwind(heavy) }
 }
 
-fn is_timer() -> bool {
-    #[cfg(not(loom))]
-    return worker_pool::is_timer();
-    #[cfg(loom)]
-    false
-}
-
-/// Returns `true` if there is no thread of the library, and none could be started a moment ago.
-fn is_stranded() -> bool {
-    #[cfg(not(loom))]
-    return worker_pool::is_stranded();
-    #[cfg(loom)]
-    false
-}
-
-/// Has a thread work for the domain. Returns `false` if there is no thread.
-fn start_worker(domain: &impl RawDomain) -> bool {
-    domain.submit(|domain| domain.core().callbacks.work(domain, &|| false))
-}
-
 impl CallbackWorker {
-    /// After a push: makes sure that a worker will see the callback.
-    #[inline(always)]
-    pub fn notify(&self, lazy: bool, domain: &impl RawDomain) {
-        if self.state.needs_wake(lazy) {
-            self.provide(lazy, domain);
-        }
-    }
-
-    /// Wakes or starts the worker. Returns `false` if there is none.
-    #[cold]
-    fn provide(&self, lazy: bool, domain: &impl RawDomain) -> bool {
-        if is_stranded() && self.state.is_idle() {
-            return false;
-        }
-        let park = || self.park_instead(FIRST_LOOK, domain);
-        let is_missing = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
-        // Twice: the task may be taken before the domain is parked.
-        if !is_missing || lazy && park() || start_worker(domain) || park() || park() {
-            return true;
-        }
-        // The callbacks stay; a later push tries again. A thread that has found a worker since, and waits, must look again.
-        self.state.give_up();
-        step!("start-failure-without-notify", self.progress.notify_all());
-        step!("start-failure-without-dismissal", self.rounds.dismiss(&self.urgent));
-        false
-    }
-
-    /// Parks the domain for `delay` nanoseconds instead of starting a worker, or of one that sleeps: for a lazy callback, and
-    /// if no thread can be started but there is one that resumes parked domains. Returns `false` if that is impossible.
-    fn park_instead(&self, delay: u64, domain: &impl RawDomain) -> bool {
-        let due = now() + delay;
-        // Relaxed: as in `unpark`.
-        let earlier = self.parked_until.load(Relaxed);
-        // Pushes that follow one another soon must not postpone it for ever.
-        let due =
-            if earlier <= due && domain.is_parked(earlier) { Some(earlier) } else { self.park(due, domain) };
-        let Some(due) = due else { return false };
-        // No fence: if this misses a callback, the task finds it soon.
-        let has_work = || !domain.is_parked(due);
-        if self.state.leave_running(PARKED, || (), has_work) == GoIdle::Idle {
-            // A caller of `barrier` that has found a worker since does not wait for the task, which others may delay.
-            step!("parked-without-notify", self.progress.notify_all());
-            return true;
-        }
-        self.unpark(domain);
-        false
-    }
-
-    /// Leaves a task that calls [`resume`](Self::resume) at the time `due`, in place of an earlier one. Returns `due`,
-    /// or `None` if there is no thread for that.
-    fn park(&self, due: u64, domain: &impl RawDomain) -> Option<u64> {
-        // Even: see `TimerKey`.
-        let due = due & !1;
-        self.unpark(domain);
-        domain.park(due, |domain| domain.core().callbacks.resume(domain)).then(|| {
-            self.parked_until.store(due, Relaxed);
-            due
-        })
-    }
-
-    fn unpark(&self, domain: &impl RawDomain) {
-        // Relaxed, here and above: accesses are ordered by changes of the state.
-        let due = self.parked_until.load(Relaxed);
-        if due != 0 {
-            self.parked_until.store(0, Relaxed);
-            domain.unpark(due);
-        }
-    }
-
-    /// The task of a parked domain: works, unless there is a worker.
-    pub fn resume(&self, domain: &impl RawDomain) {
-        if self.state.resume() {
-            if is_timer() { self.work_without_sleep(domain) } else { self.work(domain, &|| false) }
-        }
-    }
-
     #[cfg(not(loom))]
     pub fn backlog(&self) -> &Backlog {
         &self.backlog
@@ -273,21 +177,6 @@ impl CallbackWorker {
         if self.pending(domain) != Pending::None && self.state.wake() {
             self.provide_or_work(domain, &|| false);
         }
-    }
-
-    /// The caller must provide a worker: starts one, or works until `stop` returns `true` if none can be started.
-    fn provide_or_work(&self, domain: &impl RawDomain, stop: &dyn Fn() -> bool) {
-        if start_worker(domain) {
-            return;
-        }
-        if stall::is_reporting() {
-            // A grace period waits for this thread: the last handle was dropped in a stall hook. The callbacks stay, or
-            // a thread that waits for the domain to close is their worker.
-            self.state.give_up();
-            self.progress.notify_all();
-            return self.rounds.dismiss(&self.urgent);
-        }
-        self.work(domain, stop);
     }
 
     /// Polls a barrier that is a future, whose number is 0 before its first poll and after its last one.
