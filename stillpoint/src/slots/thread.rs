@@ -287,7 +287,8 @@ mod tests {
         }
 
         let _one = begin();
-        for at in 0.. {
+        // A build without optimizations has thousands of instructions there.
+        for at in (0..).step_by(if cfg!(debug_assertions) { 7 } else { 1 }) {
             let is_interrupted = move || {
                 take_and_give_back();
                 let end = || with_thread(|slots| slots.end(&TABLE));
