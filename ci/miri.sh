@@ -99,6 +99,7 @@ run stillpoint rcu atomic:: pointer:: unchecked:: callbacks::barrier_panics call
     callbacks::callback_may --skip raw_pointer_needs_no_allocation
 run stillpoint qsbr handle::callback_waits handle::grace_period_waits handle::late_handle
 run stillpoint srcu guard::clones_are_handles guard::dropped_task
+run stillpoint hazard node_at_the_address
 echo "-- atomic Arcs"
 run stillpoint arc counts:: deferred::guard destructors:: sections:: threads::
 cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package arc-swap --test reported

@@ -516,7 +516,7 @@ static inline void *sp_hazard_protect_(struct sp_hazard *hazard, const sp_pointe
         sp_fence_light();
         now = __atomic_load_n(source, __ATOMIC_ACQUIRE);
         if (SP_LIKELY_(now == seen))
-            return seen;
+            return now;
         seen = now;
     }
 }

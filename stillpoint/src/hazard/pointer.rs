@@ -139,13 +139,12 @@ impl HazardPointer {
         source: &Atomic<T, D>,
         expected: Shared<'_, T>,
     ) -> Option<Shared<'h, T>> {
-        let word = expected.into_word();
-        let protected = self.slot.try_protect(word, Shared::<T>::TAG, || source.published().load());
+        let load = || source.published().load();
+        let protected = self.slot.try_protect(expected.into_word(), Shared::<T>::TAG, load);
         if protected.is_err() {
             self.reset();
-            return None;
         }
-        Some(Shared::from_word(word))
+        protected.ok().map(Shared::from_word)
     }
 
     /// Protects a node that was loaded in a section, for longer than the section.

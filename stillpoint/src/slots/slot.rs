@@ -142,16 +142,23 @@ impl Slot {
     #[inline(always)]
     pub fn protect(&self, tag: usize, load: impl Fn() -> *mut ()) -> *mut () {
         let mut seen = load();
-        while let Err(now) = self.try_protect(seen, tag, &load) {
-            seen = now;
+        loop {
+            match self.try_protect(seen, tag, &load) {
+                Ok(protected) => return protected,
+                Err(now) => seen = now,
+            }
         }
-        seen
     }
 
-    /// Protects `seen`, which `load` has returned. Returns what it returns now as an error if that is another pointer.
+    /// Protects `seen`, which `load` has returned. Returns what it returns now, as an error if that is another pointer.
     /// The slot then protects nothing that can be relied on.
     #[inline(always)]
-    pub fn try_protect(&self, seen: *mut (), tag: usize, load: impl Fn() -> *mut ()) -> Result<(), *mut ()> {
+    pub fn try_protect(
+        &self,
+        seen: *mut (),
+        tag: usize,
+        load: impl Fn() -> *mut (),
+    ) -> Result<*mut (), *mut ()> {
         let address = seen.map_addr(|address| address & !tag);
         // Null has no value to protect, and would free the slot.
         self.set(if address.is_null() { RESERVED } else { address });
@@ -164,7 +171,8 @@ impl Slot {
                 return Err(now);
             }
         );
-        Ok(())
+        // Not `seen`, which may point to a value that was freed, whose address another one has by now.
+        Ok(now)
     }
 
     /// Protects nothing.

@@ -1,5 +1,6 @@
 //! What a hazard pointer protects, and what it does not.
 
+use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use stillpoint::Domain as _;
@@ -119,6 +120,21 @@ fn try_protect_of_a_changed_pointer_protects_nothing() {
     first.reset();
     Own.barrier();
     assert_eq!(DROPS.load(Acquire), 1);
+}
+
+/// Miri tells the two apart.
+#[test]
+fn node_at_the_address_of_a_freed_one_is_protected() {
+    own!(Own, _DROPS);
+    let mut next: Atomic<u64, Own> = Atomic::new(Owned::new(2));
+    let [mut first, mut second] = HazardPointer::array();
+    let address = first.protect(&next).as_ptr().addr();
+    // SAFETY: it is not dereferenced, as that of a freed node.
+    let expected = unsafe { Shared::from_ptr(ptr::without_provenance(address)) };
+    let node = second.try_protect(&next, expected).expect("the address is the same");
+    assert_eq!(node.as_ref(), Some(&2));
+    // SAFETY: no other thread has the node.
+    drop(unsafe { next.take() });
 }
 
 #[test]
