@@ -1,6 +1,6 @@
 //! Pointers that are loaded from a cell, and what a writer does with one that it has taken out.
 
-use core::mem::ManuallyDrop;
+use core::mem::{self, ManuallyDrop};
 use core::ptr;
 
 use super::ref_cnt::RefCnt;
@@ -32,7 +32,9 @@ impl<T: RefCnt> Protected<T> {
             // SAFETY: the caller's contract.
             return Self::counted(unsafe { load_counted(source) });
         };
+        let unfilled = Unfilled(slot);
         let section = thread::enter();
+        mem::forget(unfilled);
         let pointer = source.load();
         let slot = if pointer.is_null() {
             // There is no value to protect.
@@ -92,6 +94,16 @@ impl<T: RefCnt> Drop for Protected<T> {
         }
         // SAFETY: the reference of this value: its own, or the one that a writer has paid. Dropped once.
         unsafe { ManuallyDrop::drop(&mut self.pointer) };
+    }
+}
+
+/// Gives a slot back if the thread cannot enter a section.
+struct Unfilled(&'static Slot);
+
+impl Drop for Unfilled {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.give_back();
     }
 }
 
@@ -156,4 +168,32 @@ pub unsafe fn release<T: RefCnt>(pointer: *const T::Base) {
 #[inline(always)]
 fn address<T: RefCnt>(pointer: *mut T::Base) -> *mut () {
     pointer.cast::<()>().wrapping_byte_add(T::TAG)
+}
+
+#[cfg(all(test, target_os = "linux", not(any(loom, miri, stillpoint_portable))))]
+mod tests {
+    use std::iter;
+    use std::panic::catch_unwind;
+
+    use support::child;
+
+    use super::*;
+    use crate::arc::ArcCell;
+
+    /// There is no key for a destructor of the thread.
+    #[test]
+    fn load_that_panics_keeps_no_slot() {
+        if !child::is_alone(load_that_panics_keeps_no_slot) {
+            return;
+        }
+        let mut key = 0;
+        // SAFETY: the key is valid.
+        let keys =
+            iter::from_fn(|| unsafe { libc::pthread_key_create(&raw mut key, None) == 0 }.then_some(()));
+        assert_ne!(keys.count(), 0);
+        for _ in 0..100 {
+            assert!(catch_unwind(|| ArcCell::new(std::sync::Arc::new(1)).load()).is_err());
+        }
+        assert!(thread::TABLE.records().slots().all(Slot::is_free));
+    }
 }
