@@ -68,6 +68,9 @@ const TICK: Duration = Duration::from_millis(1);
 /// Values of a writer between two checks of the stop flag; as many are retired inside one outer section.
 const BATCH: u64 = 16;
 
+/// Values that a writer may add before it notices that the limit is reached.
+pub(super) const UNNOTICED: u64 = 64;
+
 /// Bytes of a value.
 const SIZE: u64 = 64;
 
@@ -189,6 +192,7 @@ impl Flood {
             after.grace_periods - before.grace_periods,
             after.limit_waits - before.limit_waits,
         );
+        let limit = limit + self.writers.len() as u64 * UNNOTICED * SIZE;
         let most = limit * if nested { 2 } else { 1 };
         for (what, bytes, most) in [
             ("were unreclaimed", peak.queued, most),

@@ -11,6 +11,7 @@ use stillpoint::hazard::{self, Global, HazardPointer};
 use stillpoint::rcu::{Limits, Rcu};
 
 use super::common::sleep;
+use super::flood::UNNOTICED;
 use harness::{crew, memory};
 
 pub(super) const NAME: &str = "hazard-flood";
@@ -29,8 +30,6 @@ pub(crate) struct Args {
 const HELD: usize = 8;
 /// The limit: a few times what threads that have a CPU need, as each leads a grace period after 8192 values.
 const LIMIT: u64 = 1 << 15;
-/// Values that a thread may add before it notices that the limit is reached.
-const UNNOTICED: u64 = 64;
 const TICK: Duration = Duration::from_millis(1);
 
 type Value = [u64; 8];
