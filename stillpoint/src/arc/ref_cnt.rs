@@ -12,8 +12,8 @@ use std::{rc, sync};
 ///
 /// The functions do what they say, and do not panic. Incrementing and decrementing cancel each other. Two pointers with
 /// the same address refer to the same value. Types whose pointers have the same address share the count, or have different
-/// [tags](Self::TAG). Null has no count. No address is one of the two greatest. A clone has the address of the original,
-/// and a move does not change it. Cloning uses no cell.
+/// [tags](Self::TAG). An address with its tag lies in memory that the value owns. Null has no count. No address is one of
+/// the two greatest. A clone has the address of the original, and a move does not change it. Cloning uses no cell.
 ///
 /// # Panics
 ///
@@ -51,8 +51,10 @@ pub unsafe trait RefCnt: Clone {
     /// What it points to.
     type Base;
 
-    /// Tells these pointers from those of other types that may have the same address and do not share the count: that of
-    /// `Weak` is 1, that of `Arc` is 0. No other compiles.
+    /// What is added to the address to tell these pointers from those of other types that may have the same address and do
+    /// not share the count: of `Weak` it is 1, of `Arc` 0. Of pointers to types without a size it is 2 less, by wrapping:
+    /// their address lies behind the memory, where another value may begin. No other compiles. A type that wraps another
+    /// one has the tag of that.
     const TAG: usize = 0;
 
     /// Turns the pointer into a raw one. The count stays.
@@ -92,7 +94,7 @@ pub unsafe trait RefCnt: Clone {
 /// If its address is odd: with a tag, it might be that of a pointer of another type.
 #[inline(always)]
 pub(super) fn into_ptr<T: RefCnt>(pointer: T) -> *mut T::Base {
-    const { assert!(T::TAG <= 1, "`RefCnt::TAG` is 0 or 1") };
+    const { assert!(T::TAG.wrapping_add(2) <= 3, "`RefCnt::TAG` is 0 or 1, or 2 less") };
     assert!(
         T::as_ptr(&pointer).addr() % 2 == 0,
         "Pointer not aligned enough for `RefCnt`: its address is odd"
@@ -100,19 +102,26 @@ pub(super) fn into_ptr<T: RefCnt>(pointer: T) -> *mut T::Base {
     T::into_ptr(pointer)
 }
 
-/// Its address is that of weak pointers without a value: null is for `None`.
-static WITHOUT_VALUE: usize = 0;
+/// The address of the second is that of weak pointers without a value: null is for `None`, and the tag may be negative.
+static WITHOUT_VALUE: [usize; 2] = [0; 2];
 
 fn without_value<T>() -> *mut T {
-    ptr::from_ref(&WITHOUT_VALUE).cast_mut().cast()
+    ptr::from_ref(&WITHOUT_VALUE[1]).cast_mut().cast()
+}
+
+/// The tag of pointers to `T` beside its counts. If it has no size, they may end where it begins.
+const fn tag_of<T>(tag: usize) -> usize {
+    if size_of::<T>() == 0 { tag.wrapping_sub(2) } else { tag }
 }
 
 /// Implements [`RefCnt`] for a counted pointer, the same pinned, and its weak pointer.
 macro_rules! counted {
     ($module:ident::$strong:ident) => {
-        // SAFETY: the library's functions do that. A count lies beside each value, so no two values have one address.
+        // SAFETY: the library's functions do that. The counts lie before each value, so no two values have one address.
         unsafe impl<T> RefCnt for $module::$strong<T> {
             type Base = T;
+
+            const TAG: usize = tag_of::<T>(0);
 
             #[inline]
             fn into_ptr(me: Self) -> *mut T {
@@ -134,6 +143,8 @@ macro_rules! counted {
         // SAFETY: as above. No safe code gets the raw pointers, so the value stays pinned.
         unsafe impl<T> RefCnt for Pin<$module::$strong<T>> {
             type Base = T;
+
+            const TAG: usize = tag_of::<T>(0);
 
             #[inline]
             fn into_ptr(me: Self) -> *mut T {
@@ -160,7 +171,7 @@ macro_rules! counted {
         unsafe impl<T> RefCnt for $module::Weak<T> {
             type Base = T;
 
-            const TAG: usize = 1;
+            const TAG: usize = tag_of::<T>(1);
 
             fn into_ptr(me: Self) -> *mut T {
                 if me.ptr_eq(&Self::new()) { without_value() } else { Self::into_raw(me).cast_mut() }

@@ -279,3 +279,38 @@ fn lock_is_a_strategy() {
     });
     assert_eq!(old.strong_count(), 0);
 }
+
+/// An object of a program. The address is never dereferenced.
+#[derive(Clone)]
+struct Behind(*mut u64);
+
+// SAFETY: as if there were an object.
+unsafe impl RefCnt for Behind {
+    type Base = u64;
+
+    fn into_ptr(me: Self) -> *mut u64 {
+        me.0
+    }
+
+    fn as_ptr(me: &Self) -> *mut u64 {
+        me.0
+    }
+
+    unsafe fn from_ptr(ptr: *const u64) -> Self {
+        Self(ptr.cast_mut())
+    }
+}
+
+#[test]
+fn object_behind_a_value_without_size_is_not_paid_for_that() {
+    let value = Arc::new(());
+    let object = ArcCell::new(Behind(Arc::as_ptr(&value).cast_mut().cast()));
+    let guard = object.load();
+    let (strong, weak) = (ArcCell::new(Arc::clone(&value)), ArcCell::new(Arc::downgrade(&value)));
+    let guards = (strong.load(), weak.load());
+    strong.store(Arc::new(()));
+    weak.store(Weak::new());
+    assert_eq!((Arc::strong_count(&value), Arc::weak_count(&value)), (2, 1), "those of the guards");
+    drop((guard, guards));
+    assert_eq!((Arc::strong_count(&value), Arc::weak_count(&value)), (1, 0));
+}
