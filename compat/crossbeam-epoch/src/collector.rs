@@ -49,7 +49,16 @@ pub fn default_collector() -> &'static Collector {
 #[derive(Clone)]
 pub struct Collector {
     /// None: the default collector.
-    own: Option<Arc<Global<srcu::Domain>>>,
+    own: Option<Arc<Own>>,
+}
+
+/// What collectors and handles share. A sweep keeps only the garbage.
+struct Own(Arc<Global<srcu::Domain>>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
 }
 
 impl Collector {
@@ -58,13 +67,13 @@ impl Collector {
     pub fn new() -> Self {
         let domain = srcu::Domain::new();
         let new = |this: &_| Global::new(domain, This::Counted(Clone::clone(this)));
-        Self { own: Some(Arc::new_cyclic(new)) }
+        Self { own: Some(Arc::new(Own(Arc::new_cyclic(new)))) }
     }
 
     /// Returns the garbage, or `None` for the default collector.
     #[inline]
     pub(crate) fn own(&self) -> Option<&Global<srcu::Domain>> {
-        self.own.as_deref()
+        self.own.as_ref().map(|own| &*own.0)
     }
 }
 

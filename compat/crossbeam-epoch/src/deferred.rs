@@ -7,6 +7,8 @@ use std::ptr;
 use stillpoint::Domain;
 use stillpoint::rcu::GracePeriod;
 
+use crate::fork;
+
 /// A function that is called once: a closure of one word at most, or a larger one in a box.
 pub(crate) struct Deferred {
     call: unsafe fn(Word),
@@ -84,6 +86,16 @@ impl Bag {
         self.bytes += bytes;
     }
 
+    /// Moves the functions of `other` behind its own.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        self.functions.append(&mut other.functions);
+        self.bytes += other.bytes;
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
@@ -100,13 +112,18 @@ impl Bag {
         self.bytes
     }
 
-    /// Calls the functions. One that panics does not keep the others from running.
+    /// Calls the functions. One that panics does not keep the others from running. After one that forks, the child does not
+    /// run the others: they are the parent's.
     ///
     /// # Safety
     ///
     /// No section is open that was when the last one was pushed.
     pub(crate) unsafe fn run(self) {
+        let generation = fork::generation();
         for function in self.functions {
+            if fork::generation() != generation {
+                break;
+            }
             // SAFETY: the caller's contract.
             unsafe { function.call() };
         }

@@ -1,14 +1,18 @@
 //! Garbage of a collector: bags of deferred functions that wait for a grace period.
 //!
 //! Each participant has a [`Local`]: an open bag, and sealed ones, oldest first. A bag is *sealed* with a cookie when it is
-//! full, when its participant collects, and by a flush. Sealed bags are dropped, which calls their functions, when the
-//! grace period of the cookie has elapsed:
+//! full, when its participant collects, by a flush, and by a sweep. Sealed bags are dropped, which calls their functions,
+//! when the grace period of the cookie has elapsed:
 //!
 //! | by | when | whose bags |
 //! |---|---|---|
 //! | [`collect`](Global::collect) | a participant pins after it has sealed a bag, and each 128th time | its own |
 //! | [`drop_elapsed`](Global::drop_elapsed) | a participant flushes, or pins after it has flushed | all |
-//! | [`sweep`](Global::sweep) | in a thread of the library, a grace period after a bag has got its first function, and again while some wait | those of participants that have ended, or have not collected for some time |
+//! | [`throttle`](Global::throttle) | too much waits | its own, the orphans, and in turn those of some others |
+//! | [`sweep`](Global::sweep) | in a thread of the library, a grace period after a [`Local`] has become busy, and again while some are | the orphans, and those of participants that have not collected for some time |
+//!
+//! A `Local` is *busy* while it has functions: no loop visits the others. *Orphans* are a `Local` that belongs to no
+//! participant, and takes over what participants leave that end.
 //!
 //! # Invariants
 //!
@@ -16,15 +20,14 @@
 //!    by any thread.
 //! 2. The thread that has claimed a [`Local`] alone takes its sealed bags, until all that it has taken have been
 //!    dropped. So functions of a participant run in order.
-//! 3. If a [`Local`] has functions, a sweep is pending or about to run. A participant that has pushed into an empty bag looks
-//!    whether one is. A sweep says first that none is pending, and looks at all locals afterwards. Of two such
-//!    accesses under one lock, the later one sees what the other thread has written before.
+//! 3. A [`Local`] that has functions, or is claimed, is in the list of busy ones: this changes under its lock. If the list
+//!    is not empty, a sweep is pending or runs: this changes under the lock of the list, which is taken after that of a
+//!    `Local`.
 //! 4. No function runs under a lock.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicPtr, Ordering::*};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{mem, ptr, thread};
 
@@ -33,60 +36,17 @@ use stillpoint::rcu::DeferOptions;
 
 use crate::deferred::{Bag, Deferred, SealedBag};
 use crate::fork;
-use crate::limits::Backlog;
 use crate::schedule::Schedule;
+use crate::state::{IDLE_SWEEPS, Local, STEPS, State, lock};
 
-/// Sweeps after which a participant that has not collected counts as idle: some ten milliseconds.
-const IDLE_SWEEPS: u32 = 8;
-/// The fewest bags that a participant may drop when it collects.
-const STEPS: usize = 8;
 /// How long a flush waits for other threads that drop bags: several times what a thread waits for a busy CPU.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// The thread drops a bag. Until then it drops no other: the functions would nest.
     static IS_DROPPING: Cell<bool> = const { Cell::new(false) };
-    /// The thread is in [`Global::sweep`]: what it defers there must not wait until it counts as idle.
+    /// The thread is in [`Global::sweep`]: what it defers there is an orphan, as it may not collect for a long time.
     static IS_SWEEPING: Cell<bool> = const { Cell::new(false) };
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a participant has deferred. Other threads seal and drop its bags too.
-struct Local<D: Domain> {
-    /// That of its [`State`].
-    generation: u32,
-    bags: Mutex<Bags<D>>,
-}
-
-struct Bags<D: Domain> {
-    open: Bag,
-    sealed: VecDeque<SealedBag<D>>,
-    /// See (2).
-    is_claimed: bool,
-    /// Functions and bags that have been sealed since the participant last collected.
-    since: [usize; 2],
-    /// Sweeps since then.
-    sweeps: u32,
-    /// Nothing is pushed any more.
-    has_ended: bool,
-}
-
-impl<D: Domain> Bags<D> {
-    fn is_empty(&self) -> bool {
-        self.open.is_empty() && self.sealed.is_empty()
-    }
-
-    fn seal(&mut self, global: &Global<D>, backlog: &Backlog) {
-        if !self.open.is_empty() {
-            let bag = mem::take(&mut self.open);
-            backlog.add(bag.len(), bag.bytes());
-            self.since = [self.since[0] + bag.len(), self.since[1] + 1];
-            self.sealed.push_back(SealedBag::new(bag, global.domain.clone()));
-        }
-    }
 }
 
 /// The participant's end of its [`Local`], which is made when it first defers a function.
@@ -96,17 +56,6 @@ impl<D: Domain> Owned<D> {
     pub(crate) const fn new() -> Self {
         Self(RefCell::new(None))
     }
-}
-
-/// What all participants share, in one process: the child of a fork begins anew.
-struct State<D: Domain> {
-    generation: u32,
-    locals: Mutex<Vec<Arc<Local<D>>>>,
-    backlog: Backlog,
-    /// A sweep is pending.
-    is_sweeping: AtomicBool,
-    /// Functions that had run when a flush last waited in vain.
-    run_at_impatience: AtomicU64,
 }
 
 /// How a sweep finds its [`Global`].
@@ -146,13 +95,7 @@ impl<D: Domain> Global<D> {
             fork::register();
             // Relaxed: the comparison only.
             let before = global.state.load(Relaxed);
-            let fresh = Box::into_raw(Box::new(State {
-                generation: fork::generation(),
-                locals: Mutex::default(),
-                backlog: Backlog::new(),
-                is_sweeping: AtomicBool::new(false),
-                run_at_impatience: AtomicU64::new(u64::MAX),
-            }));
+            let fresh = Box::into_raw(Box::new(State::new()));
             // Release: publishes the state; pairs with the Acquires here and in `existing`. What the parent of a fork has
             // deferred stays where it is: another thread may have been changing it.
             match global.state.compare_exchange(before, fresh, Release, Acquire) {
@@ -170,39 +113,36 @@ impl<D: Domain> Global<D> {
         self.existing().unwrap_or_else(|| make(self))
     }
 
-    /// Defers a function that frees `bytes`. The participant is pinned.
+    /// Defers a function that frees `bytes`. The participant is pinned. Without an `owned`, the function is an orphan.
     ///
     /// # Safety
     ///
     /// The function may be called after a grace period of the domain, by any thread, however late.
     pub(crate) unsafe fn defer(
         &self,
-        owned: &Owned<D>,
+        owned: Option<&Owned<D>>,
         schedule: &Schedule,
         function: Deferred,
         bytes: usize,
     ) {
         let state = self.state();
-        let is_first = {
-            let owned = &mut *owned.0.borrow_mut();
-            let local = match owned {
-                Some(local) if local.generation == state.generation => local,
-                _ => owned.insert(state.add_local()),
-            };
+        let push = |local: &Arc<Local<D>>| {
             let mut bags = lock(&local.bags);
-            let is_first = bags.open.is_empty();
-            if is_first && IS_SWEEPING.get() {
-                bags.sweeps = IDLE_SWEEPS;
-            }
             bags.open.push(function, bytes);
             if bags.open.is_full() {
-                bags.seal(self, &state.backlog);
+                bags.seal(&self.domain, &state.backlog);
                 schedule.collect_soon();
             }
-            is_first
+            state.list(local, &mut bags)
         };
-        // Relaxed, here and in `sweep`: see (3).
-        if is_first && !state.is_sweeping.load(Relaxed) && !state.is_sweeping.swap(true, Relaxed) {
+        let must_arm = match owned {
+            Some(owned) if !IS_SWEEPING.get() => match &mut *owned.0.borrow_mut() {
+                Some(local) if local.generation == state.generation => push(local),
+                none => push(none.insert(Local::new(state.generation, 0))),
+            },
+            _ => push(&state.orphans),
+        };
+        if must_arm {
             self.arm();
         }
     }
@@ -218,32 +158,42 @@ impl<D: Domain> Global<D> {
         self.domain.call_with(sweep, DeferOptions::new().heap_bytes(0));
     }
 
-    /// Drops the bags of participants that have ended or are idle.
+    /// While functions wait: each second, has the domain look for a thread again. It may have been unable to start one.
+    fn poke(&self, state: &State<D>) {
+        let second = state.start.elapsed().as_secs();
+        // Relaxed, both: a hint.
+        if state.poked.load(Relaxed) != second && state.poked.swap(second, Relaxed) != second {
+            self.domain.call_with(|| (), DeferOptions::new().heap_bytes(0));
+        }
+    }
+
+    /// Drops the orphans, and the bags of participants that are idle.
     fn sweep(&self) {
-        let state = self.state();
-        state.is_sweeping.store(false, Relaxed);
-        let (mut idle, mut is_any_left) = (Vec::new(), false);
-        for local in &*lock(&state.locals) {
+        let Some(state) = self.existing() else { return };
+        for local in state.locals() {
             let mut bags = lock(&local.bags);
             bags.sweeps = bags.sweeps.saturating_add(1);
-            if bags.has_ended || bags.sweeps > IDLE_SWEEPS {
-                bags.seal(self, &state.backlog);
-                idle.push(Arc::clone(local));
-            } else {
-                is_any_left |= !bags.is_empty();
+            if bags.sweeps > IDLE_SWEEPS {
+                bags.seal(&self.domain, &state.backlog);
+                drop(bags);
+                IS_SWEEPING.set(true);
+                self.drop_bags(&local, usize::MAX);
+                IS_SWEEPING.set(false);
+                if local.is_of_parent() {
+                    return;
+                }
+                bags = lock(&local.bags);
+            }
+            if !bags.is_busy() {
+                state.unlist(&local, &mut bags);
             }
         }
-        IS_SWEEPING.set(true);
-        for local in &idle {
-            self.drop_bags(local, usize::MAX);
-            is_any_left |= !lock(&local.bags).is_empty();
-        }
-        IS_SWEEPING.set(false);
-        lock(&state.locals).retain(|local| {
-            let bags = lock(&local.bags);
-            !bags.has_ended || !bags.is_empty()
-        });
-        if is_any_left && !state.is_sweeping.swap(true, Relaxed) {
+        let is_any_left = {
+            let mut busy = lock(&state.busy);
+            busy.is_swept = !busy.locals.is_empty();
+            busy.is_swept
+        };
+        if is_any_left {
             self.arm();
         }
     }
@@ -261,25 +211,26 @@ impl<D: Domain> Global<D> {
             self.drop_elapsed();
         }
         let local = owned.0.borrow().clone().filter(|local| local.generation == state.generation);
-        if let Some(local) = local {
+        if let Some(local) = &local {
             let mut bags = lock(&local.bags);
             bags.sweeps = 0;
-            bags.seal(self, &state.backlog);
+            bags.seal(&self.domain, &state.backlog);
             let is_empty = bags.sealed.is_empty();
             let [functions, count] = mem::take(&mut bags.since);
             drop(bags);
             if !is_empty {
+                self.poke(state);
                 if schedule.may_lead(pins, functions) {
                     let begin = Instant::now();
                     self.domain.try_synchronize();
                     schedule.has_led(begin.elapsed());
                 }
                 // More than it has sealed, so that fewer wait.
-                self.drop_bags(&local, STEPS + 2 * count);
+                self.drop_bags(local, STEPS + 2 * count);
             }
         }
         if state.backlog.is_above_limit() {
-            self.throttle(true);
+            self.throttle(local.as_ref(), true);
         }
     }
 
@@ -287,12 +238,13 @@ impl<D: Domain> Global<D> {
     fn try_all(&self) -> bool {
         let Some(state) = self.existing() else { return false };
         let mut is_any = false;
-        for local in &*lock(&state.locals) {
+        for local in state.locals() {
             let mut bags = lock(&local.bags);
-            bags.seal(self, &state.backlog);
-            is_any |= !bags.sealed.is_empty() || bags.is_claimed;
+            bags.seal(&self.domain, &state.backlog);
+            is_any |= bags.is_busy();
         }
         if is_any {
+            self.poke(state);
             self.domain.try_synchronize();
         }
         is_any
@@ -325,6 +277,9 @@ impl<D: Domain> Global<D> {
     /// Drops bags that have elapsed, at most `limit`, and none that are sealed from now on. Returns `false` if another
     /// thread drops some.
     fn drop_bags(&self, local: &Local<D>, limit: usize) -> bool {
+        if local.is_of_parent() {
+            return true;
+        }
         let mut bags = lock(&local.bags);
         if bags.is_claimed {
             return false;
@@ -338,6 +293,9 @@ impl<D: Domain> Global<D> {
             let Some(sealed) = bags.sealed.pop_front() else { break };
             drop(bags);
             self.drop_bag(sealed.into_inner());
+            if local.is_of_parent() {
+                return true;
+            }
             bags = lock(&local.bags);
         }
         bags.is_claimed = false;
@@ -345,12 +303,14 @@ impl<D: Domain> Global<D> {
     }
 
     fn drop_bag(&self, bag: Bag) {
+        // Before: a function may fork.
+        let state = self.state();
         let (count, bytes) = (bag.len(), bag.bytes());
         let nested = IS_DROPPING.replace(true);
         // SAFETY: the grace period of its cookie has elapsed, or there are no participants; the contract of `defer`.
         unsafe { bag.run() };
         IS_DROPPING.set(nested);
-        self.state().backlog.remove(count, bytes);
+        state.backlog.remove(count, bytes);
     }
 
     /// Returns `true` if the participant must leave its section where it could do without: it has flushed, or too much
@@ -364,28 +324,31 @@ impl<D: Domain> Global<D> {
         if schedule.take_flush() {
             self.try_all();
         }
-        self.throttle(false);
+        self.throttle(None, false);
     }
 
-    /// Blocks until less waits, but not for long: see [`crate::limits`]. The participant is not pinned. If it may not `drop_some`, it waits for
-    /// other threads to do that.
+    /// Blocks until less waits, but not for long: see [`crate::limits`]. The participant is not pinned. If it may not
+    /// `drop_some`, it waits for other threads to do that.
     #[cold]
-    fn throttle(&self, drop_some: bool) {
+    fn throttle(&self, own: Option<&Arc<Local<D>>>, drop_some: bool) {
         let Some(state) = self.existing().filter(|_| !IS_DROPPING.get()) else { return };
         if !state.backlog.is_above_limit() {
             return;
         }
         let end = Instant::now() + state.backlog.timeout();
         let mut pause = Duration::from_micros(20);
+        // Each thread begins with other ones.
+        let mut next = own.map_or(0, |own| Arc::as_ptr(own).addr());
         loop {
-            self.try_all();
+            self.poke(state);
+            self.domain.try_synchronize();
             if drop_some {
-                for local in state.locals() {
-                    self.drop_bags(&local, usize::MAX);
+                for local in own.into_iter().chain([&state.orphans]).chain(&state.some_locals(&mut next)) {
+                    self.drop_bags(local, usize::MAX);
                 }
             }
             let left = end.saturating_duration_since(Instant::now());
-            if !state.backlog.is_above_limit() {
+            if !state.backlog.is_above_limit() || state.orphans.is_of_parent() {
                 return;
             }
             if left.is_zero() {
@@ -396,56 +359,72 @@ impl<D: Domain> Global<D> {
         }
     }
 
-    /// The participant ends: other threads drop its bags.
+    /// The participant ends: its functions become orphans. If another thread drops some of them, sweeps drop the rest.
     pub(crate) fn end(&self, owned: &Owned<D>) {
         let Some(local) = owned.0.take() else { return };
         let Some(state) = self.existing().filter(|state| state.generation == local.generation) else {
             return;
         };
-        let is_empty = {
+        let mut must_arm = false;
+        {
             let mut bags = lock(&local.bags);
-            bags.seal(self, &state.backlog);
-            bags.has_ended = true;
-            bags.is_empty()
-        };
-        if is_empty {
-            lock(&state.locals).retain(|other| !Arc::ptr_eq(other, &local));
+            bags.sweeps = IDLE_SWEEPS;
+            if !bags.is_claimed {
+                if bags.is_busy() {
+                    let mut orphans = lock(&state.orphans.bags);
+                    orphans.sealed.append(&mut bags.sealed);
+                    orphans.open.append(mem::take(&mut bags.open));
+                    if orphans.open.is_full() {
+                        orphans.seal(&self.domain, &state.backlog);
+                    }
+                    must_arm = state.list(&state.orphans, &mut orphans);
+                }
+                // After this: a flush that does not find it finds the orphans.
+                state.unlist(&local, &mut bags);
+            }
         }
-    }
-}
-
-impl<D: Domain> State<D> {
-    fn add_local(&self) -> Arc<Local<D>> {
-        let bags = Bags {
-            open: Bag::default(),
-            sealed: VecDeque::new(),
-            is_claimed: false,
-            since: [0; 2],
-            sweeps: 0,
-            has_ended: false,
-        };
-        let local = Arc::new(Local { generation: self.generation, bags: Mutex::new(bags) });
-        lock(&self.locals).push(Arc::clone(&local));
-        local
+        if must_arm {
+            self.arm();
+        }
+        self.poke(state);
     }
 
-    fn locals(&self) -> Vec<Arc<Local<D>>> {
-        lock(&self.locals).clone()
+    /// There are no participants any more: drops all bags. Waits for the sweep, unless it is called by a function.
+    pub(crate) fn finish(&self) {
+        let Some(state) = self.existing() else { return };
+        for local in state.locals() {
+            if local.is_of_parent() {
+                return;
+            }
+            let mut bags = lock(&local.bags);
+            while bags.is_claimed && !IS_DROPPING.get() {
+                drop(bags);
+                thread::yield_now();
+                bags = lock(&local.bags);
+            }
+            if bags.is_claimed {
+                continue;
+            }
+            bags.seal(&self.domain, &state.backlog);
+            let sealed = mem::take(&mut bags.sealed);
+            drop(bags);
+            for bag in sealed {
+                if local.is_of_parent() {
+                    return;
+                }
+                self.drop_bag(bag.into_inner());
+            }
+        }
     }
 }
 
 impl<D: Domain> Drop for Global<D> {
-    /// There are no participants any more: drops all bags.
     fn drop(&mut self) {
-        let Some(state) = self.existing() else { return };
-        for local in state.locals() {
-            let (sealed, open) = {
-                let mut bags = lock(&local.bags);
-                (mem::take(&mut bags.sealed), mem::take(&mut bags.open))
-            };
-            sealed.into_iter().map(SealedBag::into_inner).chain([open]).for_each(|bag| self.drop_bag(bag));
+        // What was left to a sweep, which has ended.
+        self.finish();
+        if self.existing().is_some() {
+            // SAFETY: it came from a box, and no thread uses it any more.
+            drop(unsafe { Box::from_raw(*self.state.get_mut()) });
         }
-        // SAFETY: it came from a box, and no thread uses it any more.
-        drop(unsafe { Box::from_raw(*self.state.get_mut()) });
     }
 }

@@ -47,6 +47,7 @@ mod pointable;
 mod pointer;
 mod schedule;
 mod shared;
+mod state;
 
 pub use atomic::{Atomic, CompareExchangeError};
 #[allow(deprecated, reason = "as in the crate whose API this is")]

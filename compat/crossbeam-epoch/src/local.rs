@@ -140,17 +140,13 @@ pub(crate) fn flush_thread() {
 pub(crate) unsafe fn defer_in_thread(f: impl FnOnce(), bytes: usize) {
     // SAFETY: the caller's contract.
     let mut function = Some(unsafe { Deferred::new(f) });
-    let mut defer = |owned: &Owned<_>| {
+    let mut defer = |owned: Option<&Owned<_>>| {
         let Some(function) = function.take() else { return };
         // SAFETY: the caller's contract.
         with_thread(|thread| unsafe { DEFAULT.defer(owned, thread, function, bytes) });
     };
-    if OWNED.try_with(|owned| defer(&owned.0)).is_err() {
-        // The destructors of the thread have run.
-        let owned = Owned::new();
-        defer(&owned);
-        DEFAULT.end(&owned);
-    }
+    // The destructors of the thread may have run.
+    OWNED.try_with(|owned| defer(Some(&owned.0))).unwrap_or_else(|_| defer(None));
 }
 
 /// A handle of a collector, which its guards keep.
@@ -298,7 +294,7 @@ impl HandleGuard {
             None => unsafe { defer_in_thread(f, bytes) },
             // SAFETY: the caller's contract.
             Some(global) => unsafe {
-                global.defer(&self.0.owned, &self.0.schedule, Deferred::new(f), bytes);
+                global.defer(Some(&self.0.owned), &self.0.schedule, Deferred::new(f), bytes);
             },
         }
     }

@@ -2,13 +2,14 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::Duration;
 
-use ::support::counting::{Counting, allocations};
+use ::support::counting::{Counting, allocations, freed};
 use crossbeam_epoch::{self as epoch, Collector, Guard, Owned};
 use support::deadline::deadline;
 use support::{Participant, Participants, Tracked};
@@ -217,6 +218,112 @@ fn functions_run_when_the_collector_is_dropped() {
     });
     drop(collector);
     while ran.load(Acquire) != 4000 {
+        thread::yield_now();
+    }
+}
+
+/// A thread of the library runs them at this moment.
+#[test]
+fn functions_have_run_when_the_collector_has_been_dropped() {
+    let _running = deadline();
+    let (began, ran) = (counter(), counter());
+    let handle = Collector::new().register();
+    let guard = handle.pin();
+    guard.defer(|| {
+        began.store(1, Release);
+        thread::sleep(Duration::from_millis(100));
+    });
+    (0..10).for_each(|_| guard.defer(|| ran.fetch_add(1, Release)));
+    drop(guard);
+    while began.load(Acquire) == 0 {
+        thread::yield_now();
+    }
+    drop(handle);
+    assert_eq!(ran.load(Acquire), 10);
+}
+
+/// Nor does the function wait for itself.
+#[test]
+fn function_may_drop_the_collector() {
+    let _running = deadline();
+    let ran = counter();
+    for _ in 0..10 {
+        let collector = Collector::new();
+        let handle = collector.register();
+        let guard = handle.pin();
+        // SAFETY: the collector may be dropped in any thread.
+        unsafe { guard.defer_unchecked(move || drop(collector)) };
+        (0..100).for_each(|_| guard.defer(|| ran.fetch_add(1, Release)));
+    }
+    while ran.load(Acquire) != 1000 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn participants_that_have_ended_take_no_memory() {
+    const COUNT: usize = 10_000;
+    let _running = deadline();
+    let ran = counter();
+    let collector = Collector::new();
+    let handle = collector.register();
+    let guard = handle.pin();
+    let used = || allocations().wrapping_sub(freed());
+    let before = used();
+    for _ in 0..COUNT {
+        collector.register().pin().defer(|| ran.fetch_add(1, Release));
+    }
+    let blocks = used() - before;
+    assert!(blocks < COUNT / 32, "{blocks} blocks");
+    drop(guard);
+    handle.until(|| ran.load(Acquire) == COUNT);
+}
+
+/// The time would be quadratic if each that ends looked at all others.
+#[test]
+fn many_participants_end() {
+    const COUNT: usize = 300_000;
+    let _running = deadline();
+    let ran = counter();
+    let collector = Collector::new();
+    let mut handles = Vec::new();
+    for _ in 0..COUNT / 1000 {
+        let more: Vec<_> = (0..1000).map(|_| collector.register()).collect();
+        more.iter().for_each(|handle| handle.pin().defer(|| ran.fetch_add(1, Release)));
+        handles.extend(more);
+        handles[0].pin().flush();
+    }
+    handles[0].until(|| ran.load(Acquire) == COUNT);
+    drop(handles);
+}
+
+/// The destructors of the crate have run.
+#[test]
+fn destructors_of_late_thread_locals_defer() {
+    const COUNT: usize = 10_000;
+    struct Late(Cell<Option<&'static [AtomicUsize; 2]>>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let [ran, allocated] = self.0.get().expect("it was set");
+            let before = allocations();
+            (0..COUNT).for_each(|_| epoch::pin().defer(|| ran.fetch_add(1, Release)));
+            allocated.store(allocations() - before, Release);
+        }
+    }
+    thread_local! {
+        static LATE: Late = const { Late(Cell::new(None)) };
+    }
+    let _running = deadline();
+    let counters @ [ran, allocated]: &[_; 2] = Box::leak(Box::default());
+    let exiting = thread::spawn(|| {
+        // First, so that it is dropped last.
+        LATE.with(|late| late.0.set(Some(counters)));
+        epoch::pin().defer(|| ());
+    });
+    exiting.join().expect("it does not panic");
+    let allocated = allocated.load(Acquire);
+    assert!(allocated < COUNT / 4, "{allocated} allocations");
+    while ran.load(Acquire) != COUNT {
         thread::yield_now();
     }
 }

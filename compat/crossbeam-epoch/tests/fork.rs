@@ -4,10 +4,11 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::*};
 use std::thread;
 
-use ::support::fork::in_child;
+use ::support::fork::{await_child, exit, fork, in_child};
 use ::support::time_limit::repetitions;
 use crossbeam_epoch::{self as epoch, Collector};
 use support::deadline::deadline;
@@ -61,6 +62,54 @@ fn child_runs_its_own(way: &impl Participants, beside: bool) {
     participant.until(|| IN_PARENT.load(Acquire) == DEFERRED.load(Acquire));
 }
 
+/// Returns how often the thread has waited for something.
+fn waits() -> i64 {
+    // SAFETY: plain data, which the call writes.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage.ru_nvcsw
+    }
+}
+
+/// A deferred function forks. The child does not run those behind it, and is not throttled.
+fn function_forks(way: &impl Participants) {
+    static PID: AtomicI32 = AtomicI32::new(0);
+    static BEHIND: AtomicUsize = AtomicUsize::new(0);
+    static IN_CHILD: AtomicUsize = AtomicUsize::new(0);
+    const BAGS: usize = 400;
+    let participant = way.participant();
+    let mut deferred = BEHIND.load(Acquire);
+    // Until this thread runs the function, and not one of the library.
+    loop {
+        PID.store(-1, Release);
+        let this = thread::current().id();
+        let guard = participant.pin();
+        guard.defer(move || {
+            if thread::current().id() == this {
+                PID.store(fork(), Release);
+            }
+        });
+        (0..10).for_each(|_| guard.defer(|| BEHIND.fetch_add(1, Release)));
+        drop(guard);
+        participant.until(|| PID.load(Acquire) == 0 || BEHIND.load(Acquire) == deferred + 10);
+        match PID.load(Acquire) {
+            -1 => deferred += 10,
+            0 => break,
+            pid => return await_child(pid),
+        }
+    }
+    let child = || {
+        assert_eq!(BEHIND.load(Acquire), deferred, "the parent's run in the child");
+        let before = waits();
+        (0..BAGS).for_each(|_| defer(&participant, 64, &IN_CHILD));
+        let waited = waits() - before;
+        assert!(waited < BAGS as i64 / 4, "it waits {waited} times");
+        participant.until(|| IN_CHILD.load(Acquire) == 64 * BAGS);
+    };
+    exit(catch_unwind(AssertUnwindSafe(child)).is_ok())
+}
+
 /// One after another: a process has one deadline, and children of one test would be those of another's threads.
 #[test]
 fn child_runs_what_it_has_deferred_and_no_more() {
@@ -69,4 +118,7 @@ fn child_runs_what_it_has_deferred_and_no_more() {
     child_runs_its_own(epoch::default_collector(), true);
     // Sections of a domain that is a value never end in a child that has lost their thread.
     child_runs_its_own(&Collector::new(), false);
+    function_forks(&Thread);
+    function_forks(epoch::default_collector());
+    function_forks(&Collector::new());
 }

@@ -5,11 +5,17 @@ use std::cell::Cell;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    static FREED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Returns how often the calling thread has allocated.
 pub fn allocations() -> usize {
     ALLOCATIONS.get()
+}
+
+/// Returns how often the calling thread has freed memory.
+pub fn freed() -> usize {
+    FREED.get()
 }
 
 /// To be declared as the global allocator.
@@ -31,6 +37,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        FREED.set(FREED.get() + 1);
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
