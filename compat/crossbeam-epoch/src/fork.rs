@@ -1,17 +1,17 @@
 //! How a process knows that it is the child of a fork, which does not run what its parent has deferred.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the number of forks between this process and the first one that has called [`register`].
+/// Returns a number that differs between processes, from the first one that has called [`register`] on.
 #[inline]
 pub(crate) fn generation() -> u32 {
     // Relaxed: it changes while there is one thread.
     GENERATION.load(Relaxed)
 }
 
-/// Has the forks of this process counted from now on.
+/// Has each fork change [`generation`] in the child from now on.
 #[cfg(all(unix, not(miri)))]
 pub(crate) fn register() {
     use std::ffi::c_int;
@@ -28,9 +28,12 @@ pub(crate) fn register() {
     }
 
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
-    if !IS_REGISTERED.swap(true, Relaxed) {
+    // Acquire, Release: a thread that goes on knows that the handler is registered. Two threads may both do so; a fork then
+    // counts twice.
+    if !IS_REGISTERED.load(Acquire) {
         // SAFETY: a function that lives as long as the program. (Without memory for it, a child runs what is not its own.)
         unsafe { pthread_atfork(None, None, Some(in_child)) };
+        IS_REGISTERED.store(true, Release);
     }
 }
 
