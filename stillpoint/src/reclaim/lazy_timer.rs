@@ -22,7 +22,8 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::worker_pool::{self, Task};
+use super::pool_state::Task;
+use super::worker_pool;
 use crate::sync::{ForkSafe, now};
 
 /// Nanoseconds for which a task may block the others that are due.

@@ -17,6 +17,8 @@ pub mod library_waits;
 #[cfg(not(loom))]
 pub mod options;
 pub mod poller;
+#[cfg_attr(loom, expect(missing_debug_implementations, reason = "tasks are closures"))]
+pub mod pool_state;
 pub mod queue;
 pub mod rounds;
 pub mod running;

@@ -42,16 +42,17 @@ pub(crate) use loom_access::LoomAccess;
 pub(crate) use memory::Memory;
 #[cfg(loom)]
 pub use model::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
-    fence, has_normal_policy, is_bound, last_tick, now, process_cpus, spin_iterations, spin_loop,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,
+    budget, fence, has_normal_policy, is_bound, last_tick, now, process_cpus, spin_iterations, spin_loop,
     thread_name, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::fence_after_atomic;
 #[cfg(not(loom))]
 pub(crate) use native::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
-    fence, has_normal_policy, is_bound, last_tick, now, process_cpus, spin_loop, thread_name, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,
+    budget, fence, has_normal_policy, is_bound, last_tick, now, process_cpus, spin_loop, thread_name,
+    yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use requested::Requested;

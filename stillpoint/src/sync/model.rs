@@ -22,9 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32 as AtomicU32Std};
 use std::time::Duration;
 
 pub use loom::cell::UnsafeCell;
-use loom::sync::Condvar;
 use loom::sync::atomic::{self, Ordering, Ordering::*};
-pub use loom::sync::{Mutex, MutexGuard};
+pub use loom::sync::{Condvar, Mutex, MutexGuard};
 use loom::thread;
 
 use super::orderings::weaken;

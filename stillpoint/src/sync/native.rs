@@ -6,7 +6,7 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use std::cell;
 use std::num::NonZeroU32;
 use std::ops::Deref;
-pub use std::sync::{Mutex, MutexGuard};
+pub use std::sync::{Condvar, Mutex, MutexGuard};
 pub use std::thread::yield_now;
 use std::time::Duration;
 

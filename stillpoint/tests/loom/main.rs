@@ -13,6 +13,7 @@ mod lock;
 mod lock_times;
 mod own;
 mod poller;
+mod pool_state;
 mod protect;
 mod qsbr;
 mod queue;

@@ -1,5 +1,5 @@
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::{fs, thread};
 
 use super::*;
@@ -29,7 +29,7 @@ fn workers() -> usize {
 }
 
 fn is_idle() -> bool {
-    matches!(POOL.get().lock().idle, IdleWorker::Parked)
+    POOL.get().has_idle()
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn submits_that_race_with_finishing_workers_run_each_task_once() {
 #[test]
 fn idle_worker_runs_the_next_task_after_a_panic() {
     // Of this test alone: the workers of other tests would take the tasks.
-    static OWN: WorkerPool = WorkerPool::new();
+    static OWN: PoolState = PoolState::new();
     static THREADS: Mutex<Vec<thread::ThreadId>> = Mutex::new(Vec::new());
     fn task() -> Task {
         Box::new(|| {
@@ -92,9 +92,9 @@ fn idle_worker_runs_the_next_task_after_a_panic() {
         }
     });
     for _ in 1..10 {
-        until(|| matches!(OWN.lock().idle, IdleWorker::Parked));
+        until(|| OWN.has_idle());
         assert!(OWN.assign(task()).is_ok());
     }
-    until(|| matches!(OWN.lock().idle, IdleWorker::Parked));
+    until(|| OWN.has_idle());
     assert_eq!(*THREADS.lock().expect("no panic under this lock"), [worker.thread().id(); 10]);
 }
