@@ -39,7 +39,10 @@ pub(crate) use event_count::EventCount;
 pub use fork_safe::ForkSafe;
 pub(crate) use free_stack::FreeStack;
 pub(crate) use loom_access::LoomAccess;
+#[cfg(not(loom))]
 pub(crate) use memory::Memory;
+#[cfg(loom)]
+pub use memory::Memory;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,

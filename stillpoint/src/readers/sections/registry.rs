@@ -94,6 +94,7 @@ pub struct Registry<A> {
     free: FreeStack,
     /// The number of readers that belong to a thread.
     registered: AtomicU64,
+    allocate: fn(Layout) -> Option<Memory>,
     _attached: PhantomData<fn() -> A>,
 }
 
@@ -102,20 +103,22 @@ pub struct Registry<A> {
 pub struct OutOfMemory;
 
 impl<A> Registry<A> {
+    /// `allocate` provides the memory of a chunk: [`Memory::zeroed`] if what is attached owns memory, in which a leak checker
+    /// looks for pointers, or [`Memory::sparse`].
     #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self::of([const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS])
+    pub const fn new(allocate: fn(Layout) -> Option<Memory>) -> Self {
+        Self::of([const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], allocate)
     }
 
     #[cfg(loom)]
-    pub fn new() -> Self {
-        Self::of(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())))
+    pub fn new(allocate: fn(Layout) -> Option<Memory>) -> Self {
+        Self::of(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), allocate)
     }
 
     crate::sync::const_unless_loom! {
-        fn of(chunks: [AtomicPtr<Reader>; CHUNKS]) -> Self {
+        fn of(chunks: [AtomicPtr<Reader>; CHUNKS], allocate: fn(Layout) -> Option<Memory>) -> Self {
             let (len, free, registered) = (AtomicU64::new(0), FreeStack::new(), AtomicU64::new(0));
-            Self { chunks, len, free, registered, _attached: PhantomData }
+            Self { chunks, len, free, registered, allocate, _attached: PhantomData }
         }
     }
 
@@ -330,7 +333,7 @@ impl<A: Default + 'static> Registry<A> {
             let (chunk, _) = Self::place(len);
             let slot = self.chunks.get(chunk).ok_or(OutOfMemory)?;
             if slot.load(Relaxed).is_null() {
-                let (memory, readers) = new_chunk::<A>(FIRST << chunk)?;
+                let (memory, readers) = new_chunk::<A>(FIRST << chunk, self.allocate)?;
                 // Release: publishes the readers; pairs with the Acquire in `chunk`.
                 if slot.compare_exchange(ptr::null_mut(), readers.as_ptr(), Release, Relaxed).is_err() {
                     // SAFETY: no other thread has seen it. What lies in it needs no destructor.
@@ -355,7 +358,10 @@ const fn attached_offset<A>(len: usize) -> usize {
 }
 
 /// Allocates `len` readers, followed by their groups, and by what is attached to them.
-fn new_chunk<A: Default>(len: usize) -> Result<(Memory, NonNull<Reader>), OutOfMemory> {
+fn new_chunk<A: Default>(
+    len: usize,
+    allocate: fn(Layout) -> Option<Memory>,
+) -> Result<(Memory, NonNull<Reader>), OutOfMemory> {
     const { assert!(align_of::<Group>() <= align_of::<Reader>(), "they follow the readers at once") };
     let groups = len.div_ceil(GROUP);
     let (layout, offset) = Layout::array::<Reader>(len)
@@ -364,9 +370,9 @@ fn new_chunk<A: Default>(len: usize) -> Result<(Memory, NonNull<Reader>), OutOfM
         })
         .map_err(|_| OutOfMemory)?;
     debug_assert_eq!(offset, attached_offset::<A>(len));
-    // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk. Chunks after
-    // the first are mapped, which a signal handler may do.
-    let memory = Memory::sparse(layout).ok_or(OutOfMemory)?;
+    // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk. Large sparse
+    // memory is mapped, which a signal handler may do.
+    let memory = allocate(layout).ok_or(OutOfMemory)?;
     let readers = memory.start::<Reader>();
     // SAFETY: by the layout, the block has room for `len` readers, then for their groups, and for `len` of `A` from the
     // offset on.
