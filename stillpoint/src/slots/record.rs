@@ -22,8 +22,9 @@
 //!
 //! All operations look at a bounded number of slots, but for scans. These look at the active records: of each thread its
 //! own, and those with slots in use. No list of shared records is kept: each scan, and each claim for the next
-//! few records, gives those back that are unused. So there are at most about an eighth more records than
-//! have been in use at once.
+//! few records, gives those back that are unused. A thread that needs a slot of a shared record looks for a free one in the
+//! next few before it claims another record. So there are at most about an eighth more records than the slots that have
+//! been in use at once need, besides the threads' own.
 
 use core::array;
 use core::cell::Cell;
@@ -55,7 +56,7 @@ impl Record {
         &self.slots
     }
 
-    /// Returns a free slot. The owner calls this.
+    /// Returns a free slot, which the owner may take.
     pub fn find_free(&self) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.is_free())
     }
@@ -102,15 +103,22 @@ impl Records {
 
     /// Returns the reader of a record that the calling thread owns from now on. Returns `None` if there is no memory.
     pub fn claim(&self) -> Option<&'static Reader> {
+        let _: Option<()> = self.look(|index, record| {
+            self.give_back_unused(index, record);
+            None
+        });
+        self.registry.claim().ok()
+    }
+
+    /// Calls `find` with the next few records, and their indices, until it finds something.
+    fn look<R>(&self, mut find: impl FnMut(usize, &'static Record) -> Option<R>) -> Option<R> {
         let len = self.registry.len();
         // Relaxed: threads may look at the same records.
-        let first = self.next_look.load(Relaxed) as usize;
-        let end = len.min(first + LOOK);
-        self.next_look.store(if end == len { 0 } else { end as u64 }, Relaxed);
-        for index in first..end {
-            self.give_back_unused(index, self.registry.attached(index));
-        }
-        self.registry.claim().ok()
+        let mut next = self.next_look.load(Relaxed) as usize;
+        let mut records = (next..len.min(next + LOOK)).inspect(|index| next = index + 1);
+        let found = records.find_map(|index| find(index, self.registry.attached(index)));
+        self.next_look.store(if next == len { 0 } else { next as u64 }, Relaxed);
+        found
     }
 
     /// Returns the record of a reader.
@@ -146,24 +154,25 @@ impl Records {
     }
 
     /// Takes a slot of a shared record, and reserves it: of `last`, the record of which the thread took one last, if that
-    /// has a free one, otherwise of one that `claim` returns. Async-signal-safe if `claim` is.
+    /// has a free one, or of one of the next few, otherwise of one that `claim` returns. Async-signal-safe if `claim` is.
     pub fn take_shared(
         &self,
         last: &Cell<Option<&'static Record>>,
         claim: impl FnOnce() -> Option<&'static Reader>,
     ) -> Option<&'static Slot> {
+        // Of a record that the thread owns.
         let take = |record: &'static Record| {
             // Reserved before another thread may own the record.
             let slot = record.find_free().inspect(|slot| slot.reserve());
             record.share();
+            last.set(Some(record));
             slot
         };
-        if let Some(slot) = last.get().filter(|record| record.try_own()).and_then(take) {
-            return Some(slot);
-        }
-        let record = self.of(claim()?);
-        last.set(Some(record));
-        take(record)
+        let try_take = |record: &'static Record| record.try_own().then(|| take(record)).flatten();
+        last.get()
+            .and_then(try_take)
+            .or_else(|| self.look(|_, record| record.find_free().and_then(|_| try_take(record))))
+            .or_else(|| take(self.of(claim()?)))
     }
 
     /// Returns the slots that may be in use.
@@ -244,13 +253,22 @@ mod tests {
             let mut slots = hold(records, &last, held);
             assert_eq!(records.registry.len(), needed, "{held}");
             // In waves, with and without slots that stay in use.
-            for kept in [0, 1, held / 2, 0] {
+            for stays in [|_| false, |place| place == 0, |place| place % 2 == 0, |place| place % 7 == 0]
+                as [fn(_) -> _; 4]
+            {
                 for _ in 0..20 {
-                    slots.drain(kept..).for_each(Slot::give_back);
-                    slots.extend(hold(records, &last, held - kept));
+                    let mut places = 0..;
+                    slots.retain(|slot| {
+                        let stays = places.next().is_some_and(stays);
+                        if !stays {
+                            slot.give_back();
+                        }
+                        stays
+                    });
+                    slots.extend(hold(records, &last, held - slots.len()));
                 }
                 let len = records.registry.len();
-                assert!(len <= needed + needed.div_ceil(LOOK) + kept + 2, "{held} {kept}: {len}");
+                assert!(len <= needed + needed.div_ceil(LOOK) + 2, "{held}: {len}");
             }
             slots.iter().for_each(|slot| slot.give_back());
             assert_eq!(records.slots().count(), 0);
