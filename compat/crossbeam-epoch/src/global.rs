@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 thread_local! {
     /// The thread drops a bag. Until then it drops no other: the functions would nest.
     static IS_DROPPING: Cell<bool> = const { Cell::new(false) };
-    /// The thread is in [`Global::sweep`]: what it defers there is an orphan, as it may not collect for a long time.
+    /// The thread is in [`Global::sweep`]: what it defers there must not wait until it counts as idle.
     static IS_SWEEPING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -126,21 +126,24 @@ impl<D: Domain> Global<D> {
         bytes: usize,
     ) {
         let state = self.state();
-        let push = |local: &Arc<Local<D>>| {
+        let must_arm = {
+            let mut owned = owned.map(|owned| owned.0.borrow_mut());
+            let local = match owned.as_deref_mut() {
+                Some(Some(local)) if local.generation == state.generation => local,
+                Some(none) => none.insert(Local::new(state.generation, 0)),
+                None => &state.orphans,
+            };
             let mut bags = lock(&local.bags);
             bags.open.push(function, bytes);
             if bags.open.is_full() {
                 bags.seal(&self.domain, &state.backlog);
                 schedule.collect_soon();
             }
-            state.list(local, &mut bags)
-        };
-        let must_arm = match owned {
-            Some(owned) if !IS_SWEEPING.get() => match &mut *owned.0.borrow_mut() {
-                Some(local) if local.generation == state.generation => push(local),
-                none => push(none.insert(Local::new(state.generation, 0))),
-            },
-            _ => push(&state.orphans),
+            let is_first = !bags.is_listed;
+            if is_first && IS_SWEEPING.get() {
+                bags.sweeps = IDLE_SWEEPS;
+            }
+            is_first && state.list(local, &mut bags)
         };
         if must_arm {
             self.arm();
@@ -159,8 +162,8 @@ impl<D: Domain> Global<D> {
     }
 
     /// While functions wait: each second, has the domain look for a thread again. It may have been unable to start one.
-    fn poke(&self, state: &State<D>) {
-        let second = state.start.elapsed().as_secs();
+    fn poke(&self, state: &State<D>, now: Instant) {
+        let second = now.duration_since(state.start).as_secs();
         // Relaxed, both: a hint.
         if state.poked.load(Relaxed) != second && state.poked.swap(second, Relaxed) != second {
             self.domain.call_with(|| (), DeferOptions::new().heap_bytes(0));
@@ -219,9 +222,9 @@ impl<D: Domain> Global<D> {
             let [functions, count] = mem::take(&mut bags.since);
             drop(bags);
             if !is_empty {
-                self.poke(state);
                 if schedule.may_lead(pins, functions) {
                     let begin = Instant::now();
+                    self.poke(state, begin);
                     self.domain.try_synchronize();
                     schedule.has_led(begin.elapsed());
                 }
@@ -244,7 +247,7 @@ impl<D: Domain> Global<D> {
             is_any |= bags.is_busy();
         }
         if is_any {
-            self.poke(state);
+            self.poke(state, Instant::now());
             self.domain.try_synchronize();
         }
         is_any
@@ -340,7 +343,7 @@ impl<D: Domain> Global<D> {
         // Each thread begins with other ones.
         let mut next = own.map_or(0, |own| Arc::as_ptr(own).addr());
         loop {
-            self.poke(state);
+            self.poke(state, Instant::now());
             self.domain.try_synchronize();
             if drop_some {
                 for local in own.into_iter().chain([&state.orphans]).chain(&state.some_locals(&mut next)) {
@@ -386,7 +389,7 @@ impl<D: Domain> Global<D> {
         if must_arm {
             self.arm();
         }
-        self.poke(state);
+        self.poke(state, Instant::now());
     }
 
     /// There are no participants any more: drops all bags. Waits for the sweep, unless it is called by a function.
