@@ -7,7 +7,7 @@
 //! arc-swap = { path = ".../compat/arc-swap" }
 //! ```
 //!
-//! Then loading and dropping a guard executes no atomic read-modify-write, however many guards a thread holds. Counts are
+//! Then loading and dropping a guard executes no atomic read-modify-write while a thread holds at most seven. Counts are
 //! exact when a store returns, as in arc-swap. A store waits for a process-wide fence, some microseconds, unless
 //! it is [`Deferred`](strategy::Deferred). The README says what else is different.
 //!

@@ -49,8 +49,9 @@
 //! A guard has no reference of its own: its thread has a few *slots*, and the address of the value is in one of them. A
 //! store takes the old pointer out, and waits for a grace period of the loads, each of which is a read-side critical section of some
 //! nanoseconds. Then it looks for the pointer in the slots of all threads, and increments the count for each guard that has
-//! it. The guard finds that out when it is dropped. Neither loading nor dropping executes an atomic read-modify-write, but
-//! for loads of threads that hold more than seven guards; nor, with `membarrier`, a fence.
+//! it. The guard finds that out when it is dropped. With `membarrier`, neither loading nor dropping executes a fence. They
+//! execute an atomic read-modify-write only to load beside more than seven guards of the thread, and to drop a guard whose
+//! value has been replaced.
 //!
 //! # Threads, signals, fork
 //!
@@ -68,7 +69,8 @@
 //! - A store with [`Exact`] takes microseconds, and looks at each thread that has loaded and not exited. With many stores,
 //!   or many threads, take [`Deferred`].
 //! - Without `membarrier`, a load and the drop of its guard execute a full fence each.
-//! - Each thread takes 512 bytes for slots, and 256 for each seven guards beyond seven that it holds.
+//! - Each thread takes 512 bytes for slots. Guards beyond seven in a thread take 256 for each seven of the most that the
+//!   process has held at once, and about an eighth more. Loads of these are slower ([`ArcCell::load`]).
 //!
 //! # Sources
 //!

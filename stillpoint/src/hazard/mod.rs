@@ -76,7 +76,7 @@
 //!
 //! A thread gets its slots at its first hazard pointer, and gives them back when it exits. A hazard pointer may be sent to
 //! another thread, held across `.await`, and outlive its thread. A thread has seven slots of its own. More come from a store
-//! that all threads share, which grows to what they have held at once. Protecting never allocates, and no
+//! that all threads share, which grows to about what they have held at once. Protecting never allocates, and no
 //! function of a [`HazardPointer`] blocks.
 //!
 //! A signal handler may protect and reset by hazard pointers that were made for it. It may make one itself, if its thread has
@@ -91,7 +91,8 @@
 //! - Freeing looks at the slots of all threads that have used hazard pointers and not exited, and at those that are in use
 //!   beyond. A thread that retires much does that for two times as many values as there are slots, or more.
 //! - Without `membarrier`, protecting executes a full fence.
-//! - Each thread takes 256 bytes for its slots, and as much for each seven hazard pointers beyond seven that it holds.
+//! - Each thread takes 256 bytes for its slots. Hazard pointers beyond seven in a thread take as much for each seven of the
+//!   most that the process has held at once, and about an eighth more. These are slower to make.
 //! - A value that was protected when its turn came is freed when other values are, or within about a second after it was
 //!   reset.
 //!
