@@ -248,7 +248,12 @@ impl<D: Domain> Global<D> {
         }
         if is_any {
             self.poke(state, Instant::now());
-            self.domain.try_synchronize();
+            let is_elapsed =
+                |local: &Arc<Local<D>>| lock(&local.bags).sealed.iter().all(SealedBag::is_elapsed);
+            // A bag that was sealed while another thread's attempt failed waits for two grace periods.
+            if self.domain.try_synchronize() && !state.locals().iter().all(is_elapsed) {
+                self.domain.try_synchronize();
+            }
         }
         is_any
     }
