@@ -210,9 +210,8 @@ impl<R: ReaderSet> Engine<R> {
         (self.number() == number).then_some((number, waited, readers, count))
     }
 
-    /// Runs a grace period, unless another thread leads one. Returns `true` if it has been completed, and `false` if a
-    /// reader blocks it.
-    pub fn try_synchronize(&self, own: Option<&R::Reader>) -> bool {
+    /// Runs a grace period. Returns `false` if a reader blocks it, and `None` if another thread leads one.
+    pub fn try_synchronize(&self, own: Option<&R::Reader>) -> Option<bool> {
         let mut ended = None;
         let completed = self.rounds.try_run(|| self.lead(own, false, &mut ended));
         trace::emit(ended, self.domain);

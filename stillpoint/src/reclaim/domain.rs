@@ -229,12 +229,17 @@ fn reader_if_outside<D: RawDomain>(domain: &D) -> Option<&'static OwnReader<D>> 
 
 /// Completes a grace period if that is possible without blocking. Returns `true` if it has been completed.
 pub(crate) fn try_synchronize(domain: &impl RawDomain) -> bool {
-    let try_synchronize = || domain.core().engine.try_synchronize(reader_if_outside(domain));
+    try_lead(domain) == Some(true)
+}
+
+/// [`Engine::try_synchronize`](crate::grace_period::engine::Engine::try_synchronize) for the calling thread.
+fn try_lead(domain: &impl RawDomain) -> Option<bool> {
+    let try_lead = || domain.core().engine.try_synchronize(domain.current_reader());
     if cfg!(loom) {
-        return try_synchronize();
+        return try_lead();
     }
     // It panics if the kernel denies the heavy fence: the worker will report that.
-    catch_unwind(AssertUnwindSafe(try_synchronize)).unwrap_or(false)
+    catch_unwind(AssertUnwindSafe(try_lead)).unwrap_or(Some(false))
 }
 
 /// [`try_synchronize`], which gives a thread that leads a grace period at this moment, and waits for no reader, time to
@@ -248,13 +253,13 @@ pub(crate) fn try_synchronize_patiently(domain: &impl RawDomain) -> bool {
     let needed = engine.snapshot();
     let (mut spins, mut until) = (SPINS, None);
     loop {
-        let completed = engine.completed();
+        let tried = try_lead(domain);
         // Another thread's grace period may have begun after the snapshot.
-        if try_synchronize(domain) || engine.is_done(needed) {
+        if tried == Some(true) || engine.is_done(needed) {
             return true;
         }
-        let another_leads = engine.in_progress().is_some() && !engine.is_held_up();
-        let is_blocked = !another_leads && engine.completed() == completed;
+        // If another thread's attempt failed, its reader may have left since.
+        let is_blocked = tried.is_some() || engine.is_held_up();
         if is_blocked || now() > *until.get_or_insert_with(|| now() + PATIENCE) {
             return false;
         }

@@ -172,20 +172,19 @@ impl SharedSeq {
         }
     }
 
-    /// Calls `run`, unless there is a leader. If `run` returns `false`, the round does not count. Returns `true` if the
-    /// round has been completed.
-    pub fn try_run(&self, run: impl FnOnce() -> bool) -> bool {
+    /// Calls `run`, and returns its result: the round counts if that is `true`. Returns `None` if there is a leader.
+    pub fn try_run(&self, run: impl FnOnce() -> bool) -> Option<bool> {
         // Relaxed: `start` orders.
         let word = self.word.load(Relaxed);
         if word & IN_PROGRESS != 0 {
-            return false;
+            return None;
         }
-        let Some(leader) = self.start(word) else { return false };
+        let leader = self.start(word)?;
         let completed = run();
         if completed {
             leader.end();
         }
-        completed
+        Some(completed)
     }
 
     /// Forgets the round in progress and its waiters. For the only thread of a process, as after a fork.
@@ -271,9 +270,22 @@ mod tests {
     fn try_that_succeeds_counts() {
         let seq = SharedSeq::new();
         let snapshot = seq.snapshot();
-        assert!(!seq.try_run(|| false));
+        assert_eq!(seq.try_run(|| false), Some(false));
         assert_eq!((seq.completed(), seq.is_done(snapshot)), (0, false));
-        assert!(seq.try_run(|| true));
+        assert_eq!(seq.try_run(|| seq.try_run(|| false).is_none()), Some(true));
         assert_eq!((seq.completed(), seq.is_done(snapshot)), (1, true));
+    }
+
+    #[test]
+    fn snapshot_during_a_try_that_fails_takes_two_rounds() {
+        let seq = SharedSeq::new();
+        let mut snapshot = None;
+        assert_eq!(seq.try_run(|| snapshot.insert(seq.snapshot()).is_done(0)), Some(false));
+        let snapshot = snapshot.expect("the try has run");
+        assert!(snapshot > seq.snapshot());
+        for is_done in [false, true] {
+            assert_eq!(seq.try_run(|| true), Some(true));
+            assert_eq!(seq.is_done(snapshot), is_done);
+        }
     }
 }

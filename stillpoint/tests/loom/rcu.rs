@@ -290,7 +290,7 @@ fn stall_report_names_the_blocking_owner() {
 fn try_update(domain: &Domain, own: &'static Reader) {
     let old = domain.published.swap(boxed(8));
     let cookie = domain.engine.snapshot();
-    let tried = domain.engine.try_synchronize(Some(own));
+    let tried = domain.engine.try_synchronize(Some(own)) == Some(true);
     if domain.engine.is_done(cookie) {
         // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });

@@ -1,5 +1,6 @@
 //! Grace periods and their callers.
 
+use std::hint::spin_loop;
 use std::panic::catch_unwind;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -206,11 +207,37 @@ fn tried_grace_period_waits_for_no_reader() {
     until(|| Own.try_synchronize());
 }
 
+/// How long a try waits for a leader that has no CPU.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+#[test]
+fn tried_grace_periods_beside_tries_that_fail_elapse() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                // Fails if the other thread is inside.
+                let _ = Own.try_synchronize();
+            }
+        });
+        let failed = (0..repetitions(10_000)).filter(|_| {
+            let guard = Own::enter();
+            (0..100).for_each(|_| spin_loop());
+            drop(guard);
+            let begin = Instant::now();
+            !Own.try_synchronize() && begin.elapsed() < PATIENCE
+        });
+        let failed = failed.count();
+        stop.store(true, Relaxed);
+        assert_eq!(failed, 0, "nothing blocks them");
+    });
+}
+
 #[test]
 fn tried_grace_periods_beside_other_leaders_elapse() {
     stillpoint::domain! { struct Own; }
-    /// How long a try waits for a leader that has no CPU.
-    const PATIENCE: Duration = Duration::from_millis(50);
     let _running = deadline();
     thread::scope(|scope| {
         for caller in 0..8 {
