@@ -68,9 +68,10 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     #[doc(hidden)]
     fn with_section<T>(&self, f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 
-    /// Blocks until a grace period has elapsed.
+    /// Blocks until a grace period has elapsed: what was unpublished before the call has no readers.
     ///
-    /// Concurrent callers share grace periods. Deferred callbacks are not waited for.
+    /// Concurrent callers share grace periods. Deferred callbacks are not waited for. A
+    /// [`GracePeriod`](crate::rcu::GracePeriod) that was taken before the call may need another one.
     ///
     /// # Panics
     ///
@@ -83,28 +84,31 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     }
 
     /// Completes a grace period now if that needs no reader to leave. Returns `true` if one has elapsed, as after
-    /// [`synchronize`](Self::synchronize).
+    /// [`synchronize`](Self::synchronize): what was unpublished before the call has no readers.
     ///
     /// Returns `false`, and waits for nothing, if a reader is inside a section that began before, and inside a section
     /// of the calling thread. May return `false` too if another thread leads a grace period and is kept from its CPU for
     /// 50 ms, in a stall hook, and if the kernel denies the fence.
     ///
-    /// For data structures that keep what they have removed, and look now and then whether some of it may be freed:
+    /// For data structures that keep what they have removed, and look now and then whether it may be freed:
     ///
     /// ```
-    /// use stillpoint::rcu::{self, GracePeriod, Global};
     /// use stillpoint::Domain as _;
+    /// use stillpoint::rcu::{self, Global};
     ///
-    /// let removed = (GracePeriod::now(), String::from("an entry"));
+    /// let mut removed = vec![String::from("an entry")];
     ///
     /// let guard = rcu::enter();
     /// assert!(!Global.try_synchronize(), "it would wait for this thread");
     /// drop(guard);
     ///
     /// if Global.try_synchronize() {
-    ///     assert!(removed.0.is_elapsed());
+    ///     // All of them were removed before the call.
+    ///     removed.clear();
     /// }
     /// ```
+    ///
+    /// A [`GracePeriod`](crate::rcu::GracePeriod) that was taken before the call may need another one.
     fn try_synchronize(&self) -> bool {
         if self.in_read_section() || stall::is_reporting() {
             return false;

@@ -23,11 +23,13 @@ use crate::sync::now;
 /// A cookie: the grace period that ends after every section that was open when the cookie was taken.
 ///
 /// What was unpublished before [`now`](Self::now) has no readers once [`is_elapsed`](Self::is_elapsed) returns `true`.
-/// Any grace period of the domain counts, whichever caller waited for it; [`start`](Self::start) makes sure that there
-/// is one.
+/// Any grace period of the domain that begins later counts, whichever caller waits for it; [`start`](Self::start) makes
+/// sure that there is one.
 ///
 /// A cookie is a number, to be stored beside what it protects. Of two cookies of a domain, the smaller one elapses no
-/// later. A cookie that was taken later may be smaller, if an attempt at a grace period failed in between.
+/// later. A cookie that is taken while a grace period is in progress is that of the next one. If the one in progress fails
+/// ([`try_synchronize`](Domain::try_synchronize), which the library's threads call too), the cookie takes two more: it may
+/// not have elapsed after a [`synchronize`](Domain::synchronize), and cookies that are taken later may be smaller.
 ///
 /// ```
 /// use stillpoint::rcu::{self, GracePeriod, Rcu};
