@@ -38,6 +38,9 @@ type Bucket = CachePadded<Mutex<BTreeMap<(usize, WaiterId), Waker>>>;
 
 const BUCKETS: usize = 64;
 
+/// The most waiters that [`Event::set`] removes before it lets other threads have the lock.
+const BATCH: usize = 64;
+
 static TABLE: ForkSafe<[Bucket; BUCKETS]> = ForkSafe::new(empty());
 
 /// Goes on in the child of a fork, whose futures may have the numbers that they got in the parent.
@@ -78,11 +81,17 @@ impl Event {
             return;
         }
         let mut own = Vec::new();
-        let mut bucket = bucket(address);
-        while let Some((&key, _)) = bucket.range((address, 0)..=(address, WaiterId::MAX)).next() {
-            own.extend(bucket.remove(&key));
+        let mut end = 0;
+        while own.len() == end {
+            end += BATCH;
+            let mut bucket = bucket(address);
+            while own.len() < end {
+                let Some((&key, _)) = bucket.range((address, 0)..=(address, WaiterId::MAX)).next() else {
+                    break;
+                };
+                own.extend(bucket.remove(&key));
+            }
         }
-        drop(bucket);
         own.into_iter().for_each(wake);
     }
 
@@ -137,6 +146,8 @@ impl Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use std::task::Wake;
     use support::deadline::deadline;
 
     #[test]
@@ -167,5 +178,29 @@ mod tests {
         drop(locked);
         events.iter().zip(&mut ids).for_each(|(event, id)| event.forget(id));
         assert!(events.iter().all(|event| bucket(event.address()).keys().all(|of| of.0 != event.address())));
+    }
+
+    #[test]
+    fn set_wakes_all_waiters_and_those_of_no_other_event() {
+        struct Count(AtomicU64);
+        impl Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Relaxed);
+            }
+        }
+        let _running = deadline();
+        let events = [const { Event::new() }; 2 * BUCKETS];
+        let counts = [(); 2 * BUCKETS].map(|()| Arc::new(Count(AtomicU64::new(0))));
+        for (waiters, (event, count)) in events.iter().zip(&counts).enumerate() {
+            let waker = Waker::from(count.clone());
+            for _ in 0..3 * waiters {
+                assert!(event.poll(&mut 0, &Context::from_waker(&waker)).is_pending());
+            }
+        }
+        for (waiters, (event, count)) in events.iter().zip(&counts).enumerate() {
+            assert_eq!(count.0.load(Relaxed), 0);
+            event.set();
+            assert_eq!(count.0.load(Relaxed), 3 * waiters as u64);
+        }
     }
 }

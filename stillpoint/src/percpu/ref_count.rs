@@ -202,6 +202,8 @@ impl RefCount {
 
     /// Returns a future of what [`wait`](Self::wait) waits for, for any executor.
     ///
+    /// The last `put` wakes all that wait for this count, one after the other.
+    ///
     /// ```
     /// use stillpoint::percpu::RefCount;
     ///
