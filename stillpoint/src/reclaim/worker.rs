@@ -45,12 +45,12 @@
 //! too: so the worker lingers before it leads. It waits for a grace period that is in progress, and lingers again, so
 //! that a caller in a loop leads all of them.
 //!
-//! What owners do themselves, and how callers are throttled, is in `worker/owner.rs`; how a domain gets a worker, in
-//! `worker/provide.rs`.
+//! What owners do themselves, and how callers are throttled, is in `worker/owner.rs`; how callers wait for the worker, in
+//! `worker/barrier.rs`.
 
+mod barrier;
 mod found;
 mod owner;
-mod provide;
 
 use core::mem;
 use core::task::Waker;
@@ -58,25 +58,23 @@ use std::panic::catch_unwind;
 use std::time::Duration;
 
 use self::found::{Found, LAZY_DELAY, has_kept, is_kept, is_ready};
-use self::provide::start_worker;
 use super::activity::ASSESSMENT_INTERVAL;
 #[cfg(not(loom))]
 use super::backlog::Backlog;
 use super::backlog::Limits;
 use super::callback::Callback;
 use super::domain::{CallbackWorker, RawDomain, try_synchronize};
-#[cfg(not(loom))]
-use super::library_waits::may_wait;
-use super::poller::WaiterId;
 use super::queue::{Pending, Queue};
-use super::rounds::{self, BarrierPoll};
+use super::rounds;
 use super::running;
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
+#[cfg(not(loom))]
+use super::{library_waits::may_wait, worker_pool};
 use crate::fence::heavy;
-use crate::grace_period::engine::{Denied, GpCookie};
+use crate::grace_period::engine::GpCookie;
 use crate::slots::protected::Protected;
 use crate::sync::block_on::wake_all;
-use crate::sync::{AtomicU64, Ordering::*, now, step};
+use crate::sync::{Ordering::*, now, step};
 
 /// Nanoseconds between the beginnings of two rounds, and after a grace period of another leader: so a writer costs the
 /// readers a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it
@@ -87,6 +85,8 @@ const MIN_ROUND_INTERVAL: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 /// The time between rounds after one that failed.
 const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
+/// Nanoseconds after which a domain is resumed that was parked instead of starting a worker.
+const FIRST_LOOK: u64 = 1_000_000;
 /// Nanoseconds between two attempts to end a grace period without sleeping: a quarter of the time since the first one,
 /// but at least, and at most.
 const POLL_INTERVAL: [u64; 2] = [1_000_000, 100_000_000];
@@ -94,21 +94,108 @@ const POLL_INTERVAL: [u64; 2] = [1_000_000, 100_000_000];
 /// Nanoseconds for which the worker runs callbacks before it looks at the queues again.
 const BATCH_TIME_LIMIT: u64 = 1_000_000;
 
-/// Makes the worker hurry until it is dropped.
-struct ExpediteGuard<'a>(&'a AtomicU64);
-
-impl Drop for ExpediteGuard<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
 /// A heavy fence. If the kernel denies it, a callback that is pushed at this moment may wait for the next one.
 pub(super) fn try_heavy() {
     if cfg!(loom) { heavy() } else { _ = catch_unwind(heavy) }
 }
 
+fn is_timer() -> bool {
+    #[cfg(not(loom))]
+    return worker_pool::is_timer();
+    #[cfg(loom)]
+    false
+}
+
+/// Returns `true` if there is no thread of the library, and none could be started a moment ago.
+fn is_stranded() -> bool {
+    #[cfg(not(loom))]
+    return worker_pool::is_stranded();
+    #[cfg(loom)]
+    false
+}
+
+/// Has a thread work for the domain. Returns `false` if there is no thread.
+fn start_worker(domain: &impl RawDomain) -> bool {
+    domain.submit(|domain| domain.core().callbacks.work(domain, &|| false))
+}
+
 impl CallbackWorker {
+    /// After a push: makes sure that a worker will see the callback.
+    #[inline(always)]
+    pub fn notify(&self, lazy: bool, domain: &impl RawDomain) {
+        if self.state.needs_wake(lazy) {
+            self.provide(lazy, domain);
+        }
+    }
+
+    /// Wakes or starts the worker. Returns `false` if there is none.
+    #[cold]
+    fn provide(&self, lazy: bool, domain: &impl RawDomain) -> bool {
+        if is_stranded() && self.state.is_idle() {
+            return false;
+        }
+        let park = || self.park_instead(FIRST_LOOK, domain);
+        let is_missing = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
+        // Twice: the task may be taken before the domain is parked.
+        if !is_missing || lazy && park() || start_worker(domain) || park() || park() {
+            return true;
+        }
+        // The callbacks stay; a later push tries again. A thread that has found a worker since, and waits, must look again.
+        self.state.give_up();
+        step!("start-failure-without-notify", self.progress.notify_all());
+        step!("start-failure-without-dismissal", self.rounds.dismiss(&self.urgent));
+        false
+    }
+
+    /// Parks the domain for `delay` nanoseconds instead of starting a worker, or of one that sleeps: for a lazy callback, and
+    /// if no thread can be started but there is one that resumes parked domains. Returns `false` if that is impossible.
+    fn park_instead(&self, delay: u64, domain: &impl RawDomain) -> bool {
+        let due = now() + delay;
+        // Relaxed: as in `unpark`.
+        let earlier = self.parked_until.load(Relaxed);
+        // Pushes that follow one another soon must not postpone it for ever.
+        let due =
+            if earlier <= due && domain.is_parked(earlier) { Some(earlier) } else { self.park(due, domain) };
+        let Some(due) = due else { return false };
+        // No fence: if this misses a callback, the task finds it soon.
+        let has_work = || !domain.is_parked(due);
+        if self.state.leave_running(PARKED, || (), has_work) == GoIdle::Idle {
+            // A caller of `barrier` that has found a worker since does not wait for the task, which others may delay.
+            step!("parked-without-notify", self.progress.notify_all());
+            return true;
+        }
+        self.unpark(domain);
+        false
+    }
+
+    /// Leaves a task that calls [`resume`](Self::resume) at the time `due`, in place of an earlier one. Returns `due`,
+    /// or `None` if there is no thread for that.
+    fn park(&self, due: u64, domain: &impl RawDomain) -> Option<u64> {
+        // Even: see `TimerKey`.
+        let due = due & !1;
+        self.unpark(domain);
+        domain.park(due, |domain| domain.core().callbacks.resume(domain)).then(|| {
+            self.parked_until.store(due, Relaxed);
+            due
+        })
+    }
+
+    fn unpark(&self, domain: &impl RawDomain) {
+        // Relaxed, here and above: accesses are ordered by changes of the state.
+        let due = self.parked_until.load(Relaxed);
+        if due != 0 {
+            self.parked_until.store(0, Relaxed);
+            domain.unpark(due);
+        }
+    }
+
+    /// The task of a parked domain: works, unless there is a worker.
+    pub fn resume(&self, domain: &impl RawDomain) {
+        if self.state.resume() {
+            if is_timer() { self.work_without_sleep(domain) } else { self.work(domain, &|| false) }
+        }
+    }
+
     #[cfg(not(loom))]
     pub fn backlog(&self) -> &Backlog {
         &self.backlog
@@ -118,78 +205,6 @@ impl CallbackWorker {
         self.backlog.set_limits(limits);
         // For callers that were throttled by the old ones.
         self.progress.notify_all();
-    }
-
-    /// Makes the worker hurry. A [`WorkerState::wake`](super::worker_state::WorkerState::wake) after this makes it notice.
-    fn expedite(&self) -> ExpediteGuard<'_> {
-        self.urgent.fetch_add(1, Relaxed);
-        ExpediteGuard(&self.urgent)
-    }
-
-    /// Blocks until all callbacks have run that were pushed before.
-    pub fn barrier(&self, domain: &impl RawDomain) -> Result<(), Denied> {
-        let marks: Vec<_> = domain.queues().map(|queue| (queue, queue.tail())).collect();
-        let failures = self.failures.load(Relaxed);
-        let _expedite = self.expedite();
-        if let Some(hazards) = domain.hazards() {
-            step!("kept-not-expedited", hazards.expedite());
-        }
-        for (queue, mark) in marks {
-            if queue.completed() >= mark {
-                continue;
-            }
-            let reached = || queue.completed() >= mark || self.failures.load(Relaxed) != failures;
-            step!(
-                "barrier-does-not-wake-worker",
-                if self.state.wake() {
-                    self.provide_or_work(domain, &reached);
-                }
-            );
-            step!("barrier-does-not-wait", {
-                self.progress.wait_until(None, || {
-                    if !reached() && self.state.has_no_worker() {
-                        step!(
-                            "no-caller-continues",
-                            if self.state.wake() {
-                                self.provide_or_work(domain, &reached);
-                            }
-                        );
-                    }
-                    reached()
-                });
-                if queue.completed() < mark {
-                    return Err(Denied);
-                }
-            });
-        }
-        Ok(())
-    }
-
-    /// Has all callbacks run now, by a worker, or by this thread if none can be started. Nothing is pushed any more,
-    /// and there are no readers.
-    ///
-    /// A thread that acts as the worker until its own condition holds continues until all have run: it looks for this
-    /// after it has changed the state, and this thread changes the state afterwards (invariant 3 of the worker's state).
-    pub fn close(&self, domain: &impl RawDomain) {
-        // Relaxed, both: ordered by `wake`.
-        self.urgent.fetch_add(1, Relaxed);
-        step!("close-not-announced", self.closed.store(1, Relaxed));
-        if self.pending(domain) != Pending::None && self.state.wake() {
-            self.provide_or_work(domain, &|| false);
-        }
-    }
-
-    /// Polls a barrier that is a future, whose number is 0 before its first poll and after its last one.
-    pub fn poll_barrier(&self, id: &mut WaiterId, waker: &Waker, domain: &impl RawDomain) -> BarrierPoll {
-        if *id == 0 {
-            // Where there are hazard pointers, a callback may move to another queue while this looks.
-            if domain.hazards().is_none() && self.pending(domain) == Pending::None {
-                return BarrierPoll::Ended;
-            }
-            *id = self.rounds.add(waker.clone());
-            rounds::wake(self.advance_rounds(domain));
-        }
-        self.rounds.poll(id, waker)
     }
 
     /// Returns the wakers of futures whose barriers have ended.

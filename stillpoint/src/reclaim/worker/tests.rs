@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::*;
+use crate::grace_period::engine::Denied;
 use crate::grace_period::stall;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::backlog::{MayWait, THROTTLE_TIMEOUT};
