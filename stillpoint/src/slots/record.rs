@@ -32,7 +32,7 @@ use core::cell::Cell;
 use super::slot::Slot;
 use crate::readers::sections::reader::Reader;
 use crate::readers::sections::registry::Registry;
-use crate::sync::{AtomicU32, AtomicU64, Memory, Ordering::*, const_unless_loom, step};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// See the [module](self). A scan loads the cache lines of records only.
 #[derive(Debug)]
@@ -97,7 +97,8 @@ const LOOK: usize = 8;
 impl Records {
     const_unless_loom! {
         pub fn new() -> Self {
-            Self { registry: Registry::new(Memory::sparse), next_look: AtomicU64::new(0) }
+            // SAFETY: the slots are free, and no record is shared.
+            Self { registry: unsafe { Registry::sparse() }, next_look: AtomicU64::new(0) }
         }
     }
 

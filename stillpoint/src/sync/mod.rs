@@ -39,10 +39,7 @@ pub(crate) use event_count::EventCount;
 pub use fork_safe::ForkSafe;
 pub(crate) use free_stack::FreeStack;
 pub(crate) use loom_access::LoomAccess;
-#[cfg(not(loom))]
 pub(crate) use memory::Memory;
-#[cfg(loom)]
-pub use memory::Memory;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,
@@ -121,6 +118,12 @@ macro_rules! const_unless_loom {
         $(#[$attr])* $vis const fn $($rest)*
         #[cfg(loom)]
         $(#[$attr])* $vis fn $($rest)*
+    };
+    ($(#[$attr:meta])* $vis:vis unsafe fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attr])* $vis const unsafe fn $($rest)*
+        #[cfg(loom)]
+        $(#[$attr])* $vis unsafe fn $($rest)*
     };
 }
 pub(crate) use const_unless_loom;

@@ -5,7 +5,7 @@ use loom::sync::Arc;
 use loom::thread;
 use stillpoint::readers::sections::reader::Reader;
 use stillpoint::readers::sections::registry::Registry;
-use stillpoint::sync::{Memory, Ordering::Relaxed};
+use stillpoint::sync::Ordering::Relaxed;
 use support::model::check;
 
 /// A registry, and a cell for each reader that only its owner touches.
@@ -21,10 +21,7 @@ unsafe impl Send for State {}
 
 impl State {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            registry: Registry::new(Memory::zeroed),
-            owned: std::array::from_fn(|_| UnsafeCell::new(false)),
-        })
+        Arc::new(Self { registry: Registry::new(), owned: std::array::from_fn(|_| UnsafeCell::new(false)) })
     }
 
     fn mark(&self, reader: &Reader, owned: bool) {

@@ -389,7 +389,7 @@ pub fn enter_or_nest(reader: &'static Reader, counter: &AtomicU64) -> bool {
 mod tests {
     use super::*;
 
-    static REGISTRY: Registry<()> = Registry::new(crate::sync::Memory::zeroed);
+    static REGISTRY: Registry<()> = Registry::new();
 
     fn register(registration: &Registration) -> &'static Reader {
         let owner = Owner { thread: 1, site: core::panic::Location::caller() };

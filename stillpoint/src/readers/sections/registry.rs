@@ -94,7 +94,8 @@ pub struct Registry<A> {
     free: FreeStack,
     /// The number of readers that belong to a thread.
     registered: AtomicU64,
-    allocate: fn(Layout) -> Option<Memory>,
+    /// Chunks take only the pages that are written to: see [`sparse`](Self::sparse).
+    is_sparse: bool,
     _attached: PhantomData<fn() -> A>,
 }
 
@@ -103,22 +104,38 @@ pub struct Registry<A> {
 pub struct OutOfMemory;
 
 impl<A> Registry<A> {
-    /// `allocate` provides the memory of a chunk: [`Memory::zeroed`] if what is attached owns memory, in which a leak checker
-    /// looks for pointers, or [`Memory::sparse`].
-    #[cfg(not(loom))]
-    pub const fn new(allocate: fn(Layout) -> Option<Memory>) -> Self {
-        Self::of([const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], allocate)
-    }
-
-    #[cfg(loom)]
-    pub fn new(allocate: fn(Layout) -> Option<Memory>) -> Self {
-        Self::of(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), allocate)
+    crate::sync::const_unless_loom! {
+        /// What is attached may own memory: a leak checker looks for pointers in the chunks.
+        pub fn new() -> Self {
+            Self::of(false)
+        }
     }
 
     crate::sync::const_unless_loom! {
-        fn of(chunks: [AtomicPtr<Reader>; CHUNKS], allocate: fn(Layout) -> Option<Memory>) -> Self {
+        /// Chunks take only the pages that are written to.
+        ///
+        /// # Safety
+        ///
+        /// Zeroed memory is the default value of `A`, but in models.
+        pub unsafe fn sparse() -> Self {
+            Self::of(true)
+        }
+    }
+
+    #[cfg(not(loom))]
+    const fn of(is_sparse: bool) -> Self {
+        Self::with([const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], is_sparse)
+    }
+
+    #[cfg(loom)]
+    fn of(is_sparse: bool) -> Self {
+        Self::with(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), is_sparse)
+    }
+
+    crate::sync::const_unless_loom! {
+        fn with(chunks: [AtomicPtr<Reader>; CHUNKS], is_sparse: bool) -> Self {
             let (len, free, registered) = (AtomicU64::new(0), FreeStack::new(), AtomicU64::new(0));
-            Self { chunks, len, free, registered, allocate, _attached: PhantomData }
+            Self { chunks, len, free, registered, is_sparse, _attached: PhantomData }
         }
     }
 
@@ -333,7 +350,7 @@ impl<A: Default + 'static> Registry<A> {
             let (chunk, _) = Self::place(len);
             let slot = self.chunks.get(chunk).ok_or(OutOfMemory)?;
             if slot.load(Relaxed).is_null() {
-                let (memory, readers) = new_chunk::<A>(FIRST << chunk, self.allocate)?;
+                let (memory, readers) = new_chunk::<A>(FIRST << chunk, self.is_sparse)?;
                 // Release: publishes the readers; pairs with the Acquire in `chunk`.
                 if slot.compare_exchange(ptr::null_mut(), readers.as_ptr(), Release, Relaxed).is_err() {
                     // SAFETY: no other thread has seen it. What lies in it needs no destructor.
@@ -358,10 +375,7 @@ const fn attached_offset<A>(len: usize) -> usize {
 }
 
 /// Allocates `len` readers, followed by their groups, and by what is attached to them.
-fn new_chunk<A: Default>(
-    len: usize,
-    allocate: fn(Layout) -> Option<Memory>,
-) -> Result<(Memory, NonNull<Reader>), OutOfMemory> {
+fn new_chunk<A: Default>(len: usize, is_sparse: bool) -> Result<(Memory, NonNull<Reader>), OutOfMemory> {
     const { assert!(align_of::<Group>() <= align_of::<Reader>(), "they follow the readers at once") };
     let groups = len.div_ceil(GROUP);
     let (layout, offset) = Layout::array::<Reader>(len)
@@ -372,19 +386,59 @@ fn new_chunk<A: Default>(
     debug_assert_eq!(offset, attached_offset::<A>(len));
     // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk. Large sparse
     // memory is mapped, which a signal handler may do.
-    let memory = allocate(layout).ok_or(OutOfMemory)?;
+    let memory =
+        if is_sparse { Memory::sparse(layout) } else { Memory::zeroed(layout) }.ok_or(OutOfMemory)?;
     let readers = memory.start::<Reader>();
     // SAFETY: by the layout, the block has room for `len` readers, then for their groups, and for `len` of `A` from the
     // offset on.
     unsafe {
-        for group in 0..groups {
-            readers.add(len).cast::<Group>().add(group).write(Group::new());
+        // Otherwise new readers and groups are zero.
+        if cfg!(loom) {
+            (0..len).for_each(|place| readers.add(place).write(Reader::new()));
+            (0..groups).for_each(|group| readers.add(len).cast::<Group>().add(group).write(Group::new()));
         }
-        let attached = memory.start::<u8>().add(offset).cast::<A>();
-        for place in 0..len {
-            attached.add(place).write(A::default());
-            readers.add(place).write(Reader::new());
+        if cfg!(loom) || !is_sparse {
+            let attached = memory.start::<u8>().add(offset).cast::<A>();
+            (0..len).for_each(|place| attached.add(place).write(A::default()));
         }
     }
     Ok((memory, readers))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::mem::zeroed;
+
+    use super::*;
+    use crate::slots::record::Record;
+
+    #[test]
+    fn zeroed_memory_is_the_initial_state() {
+        // SAFETY: they have atomics only, of integers and of pointers.
+        let (reader, group, record): (Reader, Group, Record) = unsafe { (zeroed(), zeroed(), zeroed()) };
+        let initial = (Reader::new(), Group::new(), Record::default());
+        assert_eq!(format!("{:?}", (reader, group, record)), format!("{initial:?}"));
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(any(miri, stillpoint_portable))))]
+    fn chunk_of_a_sparse_registry_takes_the_pages_that_are_written_to() {
+        let faults = || {
+            // SAFETY: zero is a value of plain data, which the call then writes.
+            unsafe {
+                let mut usage: libc::rusage = zeroed();
+                assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+                usage.ru_minflt
+            }
+        };
+        // SAFETY: see the other test.
+        let registry: Registry<Record> = unsafe { Registry::sparse() };
+        let first =
+            (0..).find(|&index| Registry::<Record>::place(index) == (8, 0)).expect("there is a ninth chunk");
+        (0..first).for_each(|_| _ = registry.claim().expect("memory"));
+        let before = faults();
+        _ = registry.claim().expect("memory");
+        // The chunk has 2 MiB.
+        assert!(faults() - before < 20, "{} pages", faults() - before);
+    }
 }

@@ -87,8 +87,7 @@ use crate::grace_period::stall::{StallDetector, StalledReader, StalledReaders};
 use crate::probes::DomainId;
 use crate::readers::{awaited_reader_leaves, timeouts};
 use crate::sync::{
-    AtomicU64, Futex, Memory, Ordering::*, budget, const_unless_loom, now, spin_loop, step, thread_name,
-    yield_now,
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, now, spin_loop, step, thread_name, yield_now,
 };
 
 /// How often a grace period checks readers that block it before it sleeps.
@@ -221,7 +220,7 @@ impl<A> ThreadReaders<A> {
                 protocol,
                 counter: CachePadded::new(AtomicU64::new(1)),
                 awaited: CachePadded::new(Futex::new(0)),
-                registry: Registry::new(Memory::zeroed),
+                registry: Registry::new(),
                 counters: CachePadded::new(GpCounters::new()),
             }
         }
