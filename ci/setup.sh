@@ -3,7 +3,7 @@
 # versions of `ci/versions.sh`. Prints all versions, because packages of Debian differ between releases.
 #
 #   ci/setup.sh          for `.ci/run`
-#   ci/setup.sh release  also for `ci/packages.sh` and `ci/fuzz.sh`, before a release
+#   ci/setup.sh release  also for `ci/packages.sh`, `ci/fuzz.sh` and `ci/cargo-mutants.sh`, before a release
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
@@ -99,7 +99,7 @@ done
 
 # Beside what the user may have installed.
 tools=("cargo-public-api $cargo_public_api")
-[[ ! $release ]] || tools+=("cargo-fuzz $cargo_fuzz")
+[[ ! $release ]] || tools+=("cargo-fuzz $cargo_fuzz" "cargo-mutants $cargo_mutants")
 has_tool() { [[ $("target/tools/bin/$1" --version 2>/dev/null) == *" $2" ]]; }
 for tool in "${tools[@]}"; do
     has_tool $tool || cargo install --quiet --debug --locked --root target/tools "${tool/ /@}" ||

@@ -15,6 +15,8 @@ cargo_public_api=0.52.0
 cargo_semver_checks=0.51.0
 # Builds and runs the fuzz targets.
 cargo_fuzz=0.13.2
+# Makes mutants of source files.
+cargo_mutants=27.1.0
 # From PyPI: links with old C libraries.
 ziglang=0.17.1
 
