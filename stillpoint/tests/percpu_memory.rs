@@ -80,6 +80,23 @@ fn add_without_memory_counts() {
 }
 
 #[test]
+fn first_use_of_what_is_prepared_allocates_nothing() {
+    // Without words of other counts that are free.
+    if child::variant().is_none() {
+        return child::run(first_use_of_what_is_prepared_allocates_nothing, "alone", None);
+    }
+    let (counter, histogram, count) = (Counter::<u64>::new(), Histogram::new(), RefCount::new());
+    counter.prepare();
+    histogram.prepare();
+    count.prepare();
+    let before = ALLOCATIONS.get();
+    counter.add(1);
+    histogram.record(1);
+    count.get();
+    assert_eq!(ALLOCATIONS.get(), before);
+}
+
+#[test]
 fn pool_without_memory_panics() {
     percpu::report();
     // A panic needs memory itself, so here the size is the reason.

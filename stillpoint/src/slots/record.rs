@@ -309,6 +309,7 @@ mod tests {
         records.reset_in_child(Some(own));
         assert_eq!([kept, owns].map(|slot| slot.protects(value)), [true; 2]);
         assert_eq!([released, paid].map(|slot| slot.is_free() && !slot.is_paid(value)), [true; 2]);
+        assert!(!shared.is_free(), "a hazard pointer that protects nothing has lost its slot");
         shared.give_back();
         let claimed: Vec<_> = (0..10).map(|_| records.claim().expect("memory")).collect();
         for (index, reader) in claimed.iter().enumerate() {

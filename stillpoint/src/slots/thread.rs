@@ -306,4 +306,15 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn ended_threads_give_their_records_back() {
+        let before = TABLE.records().claimed();
+        for _ in 0..100 {
+            let thread = || with_thread(|slots| slots.take(&TABLE)).expect("memory").give_back();
+            std::thread::spawn(thread).join().unwrap();
+        }
+        // Threads of other tests have some.
+        assert!(TABLE.records().claimed() < before + 50);
+    }
 }

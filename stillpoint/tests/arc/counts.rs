@@ -4,10 +4,13 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, RwLock, Weak};
 use std::thread;
 
 use stillpoint::arc::{ArcCell, Cache, Guard, RefCnt};
+use support::deadline::deadline;
+use support::until::until;
 
 type Counted = ArcCell<Arc<u32>>;
 
@@ -251,6 +254,60 @@ fn cache_keeps_its_value_until_it_is_used() {
     assert_eq!(Arc::strong_count(&value), 1);
 }
 
+/// A pointer whose clones wait until the value is `true`.
+struct Waits(Arc<AtomicBool>);
+
+impl Clone for Waits {
+    fn clone(&self) -> Self {
+        let clone = Self(Arc::clone(&self.0));
+        while !self.0.load(Acquire) {
+            thread::yield_now();
+        }
+        clone
+    }
+}
+
+// SAFETY: the pointer and the count are those of the `Arc`.
+unsafe impl RefCnt for Waits {
+    type Base = AtomicBool;
+
+    fn into_ptr(me: Self) -> *mut AtomicBool {
+        Arc::into_raw(me.0).cast_mut()
+    }
+
+    fn as_ptr(me: &Self) -> *mut AtomicBool {
+        Arc::as_ptr(&me.0).cast_mut()
+    }
+
+    unsafe fn from_ptr(ptr: *const AtomicBool) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Arc::from_raw(ptr) })
+    }
+}
+
+fn yield_often() {
+    (0..1000).for_each(|_| thread::yield_now());
+}
+
+#[test]
+fn store_waits_for_a_load_that_is_counting() {
+    let _running = deadline();
+    let value = Arc::new(AtomicBool::new(false));
+    let cell = ArcCell::new(Waits(Arc::clone(&value)));
+    let address = cell.as_ptr();
+    thread::scope(|s| {
+        s.spawn(|| cell.load_full());
+        until(|| Arc::strong_count(&value) == 3);
+        let store = s.spawn(|| cell.store(Waits(Arc::default())));
+        until(|| cell.as_ptr() != address);
+        yield_often();
+        let has_waited = !store.is_finished();
+        value.store(true, Release);
+        assert!(has_waited);
+    });
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
 #[test]
 fn lock_is_a_strategy() {
     let cell: ArcCell<Arc<u32>, RwLock<()>> = ArcCell::default();
@@ -259,21 +316,20 @@ fn lock_is_a_strategy() {
     assert_eq!((**guard, **cell.load()), (0, 1));
     assert_eq!(Arc::try_unwrap(Guard::into_inner(guard)), Ok(0));
     let (old, address) = (Arc::downgrade(&cell.load_full()), cell.as_ptr());
-    let yields = || (0..1000).for_each(|_| thread::yield_now());
     thread::scope(|s| {
         let reading = cell.strategy().read();
         let store = s.spawn(|| cell.store(Arc::new(2)));
         while cell.as_ptr() == address {
             thread::yield_now();
         }
-        yields();
+        yield_often();
         assert!(!store.is_finished() && old.strong_count() == 1, "a store waits for loads");
         drop(reading);
     });
     thread::scope(|s| {
         let writing = cell.strategy().write();
         let load = s.spawn(|| cell.load_full());
-        yields();
+        yield_often();
         assert!(!load.is_finished(), "a load waits for a store");
         drop(writing);
     });
