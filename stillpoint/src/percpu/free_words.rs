@@ -123,7 +123,7 @@ impl FreeWords {
         if self.returning.swap(0, Relaxed) == 0 && self.first.get().try_lock().is_ok() {
             return;
         }
-        // SAFETY, both: null, or a block, which is there for ever.
+        // SAFETY: null, or a block, which is there for ever.
         let block_at = |link: &AtomicPtr<Block>| unsafe { link.load(Relaxed).as_ref() };
         let (mut block, mut first) = (block_at(&self.newest), None);
         while let Some(this) = block {

@@ -23,10 +23,13 @@ pub fn install(offset: c_int, handler: extern "C" fn(c_int)) -> c_int {
 
 /// Sends `signal` to a thread, which may have ended.
 pub fn send<T>(signal: c_int, thread: &JoinHandle<T>) {
+    // A number for `std`, and in some C libraries a pointer.
+    #[allow(clippy::unnecessary_cast, reason = "not on all systems")]
+    let thread = thread.as_pthread_t() as usize as libc::pthread_t;
     // The queue of all processes of the user may be full for a while.
     until(|| {
         // SAFETY: the handle, not joined yet, keeps the thread's name valid.
-        let error = unsafe { libc::pthread_kill(thread.as_pthread_t(), signal) };
+        let error = unsafe { libc::pthread_kill(thread, signal) };
         assert!([0, libc::EAGAIN, libc::ESRCH].contains(&error), "{}", io::Error::from_raw_os_error(error));
         error != libc::EAGAIN
     });
