@@ -86,7 +86,7 @@ impl Cond {
     /// Returns a word of ours, of an earlier generation perhaps, as one of the generation of this process.
     fn current(word: u32) -> u32 {
         let generation = (generation() as u32) << GENERATION.trailing_zeros() & GENERATION;
-        if word & GENERATION == generation { word } else { word & (OURS | ONE_WAITER - 1) | generation }
+        if word & GENERATION == generation { word } else { word & (OURS | (ONE_WAITER - 1)) | generation }
     }
 
     fn count_of_ours(word: u32) -> u32 {
