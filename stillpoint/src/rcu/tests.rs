@@ -247,3 +247,14 @@ fn handlers_may_read_while_an_ended_thread_drops_its_last_guard() {
         check_ended_again(again, prepare, || drop(GUARD.take()));
     }
 }
+
+/// It is the only reader: without the section, there would be no other to look at.
+#[test]
+fn tried_grace_period_waits_for_a_guard_that_the_thread_has_leaked() {
+    crate::domain! { struct Own; }
+    let tries = || {
+        core::mem::forget(Own::enter());
+        crate::reclaim::domain::try_synchronize(&Own)
+    };
+    assert!(!std::thread::spawn(tries).join().expect("no panic"));
+}

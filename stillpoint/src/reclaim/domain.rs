@@ -234,7 +234,7 @@ pub(crate) fn try_synchronize(domain: &impl RawDomain) -> bool {
 
 /// [`Engine::try_synchronize`](crate::grace_period::engine::Engine::try_synchronize) for the calling thread.
 fn try_lead(domain: &impl RawDomain) -> Option<bool> {
-    let try_lead = || domain.core().engine.try_synchronize(domain.current_reader());
+    let try_lead = || domain.core().engine.try_synchronize(reader_if_outside(domain));
     if cfg!(loom) {
         return try_lead();
     }
