@@ -101,8 +101,7 @@ fn spawn<R: ReaderSet + 'static>(
 }
 
 /// No thread reads in sections.
-/// Refutes: hazard-not-stored, protection-not-checked, fence-only-with-readers, Slot::clear:Release,
-/// Slot::address:Acquire
+/// Refutes: hazard-not-stored, fence-only-with-readers, Slot::clear:Release, Slot::address:Acquire
 #[test]
 fn protected_value_is_not_freed() {
     check(0, 3, || {
@@ -112,6 +111,23 @@ fn protected_value_is_not_freed() {
             read(state.protect(slot, 0));
             slot.clear();
         });
+        state.replace(0);
+        t.join().unwrap();
+    });
+}
+
+/// The pointer changes twice: what the reader loads last may not be what its slot protects.
+/// Refutes: protection-not-checked
+#[test]
+fn pointer_that_changed_meanwhile_is_protected_again() {
+    check(0, 3, || {
+        let state = State::new();
+        let slot = slot(state.records);
+        let t = spawn(&state, 0, move |state| {
+            read(state.protect(slot, 0));
+            slot.clear();
+        });
+        state.replace(0);
         state.replace(0);
         t.join().unwrap();
     });
