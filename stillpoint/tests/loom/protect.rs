@@ -100,37 +100,33 @@ fn spawn<R: ReaderSet + 'static>(
     thread::spawn(move || interruptible(index, || body(&state)))
 }
 
-/// No thread reads in sections.
-/// Refutes: hazard-not-stored, fence-only-with-readers, Slot::clear:Release, Slot::address:Acquire
-#[test]
-fn protected_value_is_not_freed() {
-    check(0, 3, || {
+/// A reader protects a value by a hazard pointer, beside so many replacements of it. No thread reads in sections.
+fn protect_beside(replacements: usize) {
+    check(0, 3, move || {
         let state = State::new();
         let slot = slot(state.records);
         let t = spawn(&state, 0, move |state| {
             read(state.protect(slot, 0));
             slot.clear();
         });
-        state.replace(0);
+        for _ in 0..replacements {
+            state.replace(0);
+        }
         t.join().unwrap();
     });
 }
 
-/// The pointer changes twice: what the reader loads last may not be what its slot protects.
+/// Refutes: hazard-not-stored, fence-only-with-readers, Slot::clear:Release, Slot::address:Acquire
+#[test]
+fn protected_value_is_not_freed() {
+    protect_beside(1);
+}
+
+/// What the reader loads last may not be what its slot protects.
 /// Refutes: protection-not-checked
 #[test]
 fn pointer_that_changed_meanwhile_is_protected_again() {
-    check(0, 3, || {
-        let state = State::new();
-        let slot = slot(state.records);
-        let t = spawn(&state, 0, move |state| {
-            read(state.protect(slot, 0));
-            slot.clear();
-        });
-        state.replace(0);
-        state.replace(0);
-        t.join().unwrap();
-    });
+    protect_beside(2);
 }
 
 /// The domain is a value without handles: no section can be open.
