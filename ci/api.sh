@@ -10,7 +10,7 @@ list() {
     cargo public-api --manifest-path "$2" --target-dir target/api ${3:+--features "$3"} -sss >"$out/$1.txt" 2>"$out/log" ||
         { cat "$out/log" >&2; return 1; }
 }
-list stillpoint stillpoint/Cargo.toml lock_api_05,metrics,serde,statistics-page,tracing
+list stillpoint stillpoint/Cargo.toml lock_api_05,metrics,statistics-page,tracing
 list stillpoint-collections collections/Cargo.toml ""
 list stillpoint-tokio integrations/tokio/Cargo.toml ""
 rm "$out/log"

@@ -54,5 +54,5 @@ done < <(grep -ohE '`([a-z_]+::)+[A-Za-z_0-9]+`' docs/*.md models/README.md | tr
 
 export RUSTDOCFLAGS="-D warnings"
 cargo doc --workspace --no-deps
-cargo doc --package stillpoint --no-deps --features tracing,metrics,lock_api_05,section-locations,serde,statistics-page
+cargo doc --package stillpoint --no-deps --features tracing,metrics,lock_api_05,section-locations,statistics-page
 cargo doc --package stillpoint-collections --no-deps --features rayon,serde

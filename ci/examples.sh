@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The library's examples run to their end, and check their results. The features `tracing`, `metrics` and `serde` report
-# what they should, as does the page of statistics with `stillpoint top`. The service on tokio and hyper answers its
+# The library's examples run to their end, and check their results. The features `tracing` and `metrics` report what
+# they should, as does the page of statistics with `stillpoint top`. The service on tokio and hyper answers its
 # clients. Debug builds; takes some seconds after the builds of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,8 +19,8 @@ cargo test --package stillpoint --features statistics-page --doc --quiet statist
 cargo check --package stillpoint --no-default-features --features statistics-page --quiet
 cargo test --package stillpoint-measure --lib --test top --quiet
 
-echo "-- tracing, metrics and serde"
-cargo test --workspace --features stillpoint-integrations/tests --test metrics --test serde --test tracing --quiet
+echo "-- tracing and metrics, and serde of the maps"
+cargo test --workspace --features stillpoint-integrations/tests --test metrics --test tracing --quiet
 cargo test --package stillpoint --features metrics,tracing --doc --quiet metrics
 cargo test --package stillpoint-collections --features rayon,serde --test hash_map --quiet features::
 

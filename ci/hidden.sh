@@ -139,7 +139,7 @@ compare() {
 for features in "" capi capi,lab,urcu; do
     echo "-- the library${features:+, with the features $features}"
     {
-        listed stillpoint "lock_api_05,metrics,send_guard,serde,statistics-page,tracing${features:+,$features}" \
+        listed stillpoint "lock_api_05,metrics,send_guard,statistics-page,tracing${features:+,$features}" \
             Cargo.toml
         listed stillpoint-collections "" Cargo.toml
         listed stillpoint-tokio "" Cargo.toml

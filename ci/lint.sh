@@ -11,7 +11,7 @@ cargo clippy --package stillpoint-measure --all-targets -- -D warnings
 cargo clippy --package stillpoint-posts --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets -- -D warnings
 cargo clippy --package stillpoint-collections --all-targets --features rayon,serde -- -D warnings
-cargo clippy --package stillpoint --all-targets --features lock_api_05,tracing,metrics,section-locations,send_guard,serde,statistics-page,usdt -- -D warnings
+cargo clippy --package stillpoint --all-targets --features lock_api_05,tracing,metrics,section-locations,send_guard,statistics-page,usdt -- -D warnings
 # Each combination of the parts.
 for parts in "" lock percpu srcu lock,percpu lock,srcu percpu,srcu; do
     cargo clippy --quiet --package stillpoint --no-default-features --features "$parts" -- -D warnings

@@ -43,7 +43,6 @@
 //! |---|---|
 //! | `tracing` | events with the target `stillpoint` for [tracing](https://docs.rs/tracing): each grace period at level `TRACE`, or `DEBUG` if readers delayed it; each [stall report](rcu#stalls) at level `WARN`, in place of a line on standard error |
 //! | `metrics` | the module `metrics`: the statistics, for recorders of [metrics](https://docs.rs/metrics) |
-//! | `serde` | [`Serialize`](https://docs.rs/serde) for the statistics: [`rcu::Stats`], [`fence::Stats`], [`percpu::Snapshot`] |
 //! | `statistics-page` | the module `statistics_page`: statistics in memory that the command `stillpoint top PID` reads from another process, on 64-bit Linux |
 //! | `usdt` | static probes for bpftrace, perf and gdb, on slow paths: grace periods, callbacks, throttling, locks (`docs/probes.md`) |
 //! | `section-locations` | [stall reports](rcu#stalls) name where the open sections began, in [`rcu`] and [`srcu`]: each section stores its place |

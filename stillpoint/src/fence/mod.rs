@@ -85,9 +85,7 @@ mod reason;
 mod tests;
 
 use crate::sys::heavy_fence;
-pub use backend::{
-    Backend, BackendAlreadySet, Report, Stats, backend, heavy, init, report, set_backend, stats,
-};
+pub use backend::{Backend, BackendAlreadySet, Report, backend, calls, heavy, init, report, set_backend};
 
 /// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.
 ///

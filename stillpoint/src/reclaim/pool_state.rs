@@ -133,7 +133,7 @@ impl PoolState {
     }
 
     /// Returns `true` if a worker has nothing to do.
-    #[cfg(any(all(test, target_os = "linux"), feature = "statistics-page"))]
+    #[cfg(all(test, target_os = "linux"))]
     pub fn has_idle(&self) -> bool {
         matches!(self.lock().idle, IdleWorker::Parked)
     }

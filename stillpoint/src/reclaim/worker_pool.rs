@@ -101,12 +101,6 @@ pub fn is_stranded() -> bool {
     pool.must_wait() && pool.lock().count == 0
 }
 
-/// Returns `true` if a worker has nothing to do.
-#[cfg(feature = "statistics-page")]
-pub fn has_idle() -> bool {
-    POOL.get().has_idle()
-}
-
 /// Forgets the workers: the child of a fork has none. Tasks that the parent's workers run, or were about to, will not
 /// run in the child unless they are submitted again.
 ///

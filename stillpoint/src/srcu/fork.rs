@@ -113,7 +113,7 @@ mod tests {
     fn fork_hooks_are_registered_early_and_called_in_order() {
         // Keeps the parts from being left out of the program.
         let _ = (
-            fence::stats,
+            fence::calls,
             lock::Mutex::<()>::new,
             percpu::Counter::<u64>::new,
             percpu::RefCount::new,

@@ -4,40 +4,16 @@ use core::time::Duration;
 use std::process;
 use std::time::SystemTime;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::page::LONGEST;
 use crate::fence;
 use crate::reclaim::fork::samples;
 use crate::reclaim::sample::DomainSample;
 use crate::reclaim::stats::Stats;
-use crate::reclaim::worker_pool;
-use crate::sys::shared_page::pid_namespace;
 
 /// The most domains that are listed.
 const LISTED: usize = 64;
-
-#[derive(Serialize)]
-struct Document<'a> {
-    library: &'static str,
-    pid: u32,
-    pid_namespace: Option<u64>,
-    unix_ms: u64,
-    interval: Duration,
-    took: Duration,
-    fence: Fence,
-    workers_idle: bool,
-    domains_in_use: usize,
-    domains: &'a [DomainSample],
-}
-
-#[derive(Serialize)]
-struct Fence {
-    backend: Option<String>,
-    why: Option<String>,
-    #[serde(flatten)]
-    stats: fence::Stats,
-}
 
 /// Returns what the library does now, as JSON of at most [`LONGEST`] bytes.
 pub(super) fn json(interval: Duration, took: Duration) -> String {
@@ -47,20 +23,17 @@ pub(super) fn json(interval: Duration, took: Duration) -> String {
     let domains_in_use = domains.len();
     keep(&mut domains, LISTED);
     loop {
-        let document = Document {
-            library: env!("CARGO_PKG_VERSION"),
-            pid: process::id(),
-            pid_namespace: pid_namespace(),
-            unix_ms: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_millis() as u64),
-            interval,
-            took,
-            fence: Fence::now(),
-            workers_idle: worker_pool::has_idle(),
-            domains_in_use,
-            domains: &domains,
-        };
-        // Nothing in it that JSON has not.
-        let json = serde_json::to_string(&document).unwrap_or_default();
+        let json = json!({
+            "library": env!("CARGO_PKG_VERSION"),
+            "pid": process::id(),
+            "unix_ms": SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_millis() as u64),
+            "interval": interval,
+            "took": took,
+            "fence": fence(),
+            "domains_in_use": domains_in_use,
+            "domains": domains.iter().map(|domain| &domain.json).collect::<Vec<_>>(),
+        })
+        .to_string();
         if json.len() <= LONGEST {
             return json;
         }
@@ -84,16 +57,10 @@ fn keep(domains: &mut Vec<DomainSample>, number: usize) {
     }
 }
 
-impl Fence {
-    fn now() -> Self {
-        // Does not make the choice, which is the program's.
-        let Some(report) = fence::backend::chosen() else {
-            return Self { backend: None, why: None, stats: fence::Stats::default() };
-        };
-        Self {
-            backend: Some(report.backend().to_string()),
-            why: Some(report.why().to_string()),
-            stats: fence::stats(),
-        }
-    }
+/// Does not choose the backend: that is up to the program.
+fn fence() -> Option<Value> {
+    let report = fence::backend::chosen()?;
+    Some(json!({
+        "backend": report.backend().to_string(), "why": report.why().to_string(), "calls": fence::calls()
+    }))
 }

@@ -27,9 +27,9 @@
 //! The thread is named `stillpoint-stat`, blocks all signals, and has the CPUs of the main thread. It takes no part in
 //! the library's work. A sample shows it nowhere.
 //!
-//! The child of a fork has no such thread, and its copy of the descriptor is of the parent's page, of which `stillpoint
-//! top` says whose it is. [`publish`] in the child makes a page of its own. A program that is executed has no page. One
-//! that closes all descriptors that it finds should do so before it publishes, or publish again.
+//! The child of a fork has neither the thread nor the page: [`publish`] in the child makes a page of its own. A program
+//! that is executed has no page. One that closes all descriptors that it finds should do so before it publishes, or
+//! publish again.
 //!
 //! # The page
 //!
@@ -58,9 +58,8 @@
 //! |---|---|
 //! | `library` | the version of the library |
 //! | `unix_ms`, `interval`, `took` | when the sample was taken, the time between samples, and the time that the sample before took |
-//! | `pid`, `pid_namespace` | the process, and its namespace of process ids (the inode of `/proc/PID/ns/pid`) |
-//! | `fence` | `backend` and `why`, or `null` before the choice; [`fence::Stats`](crate::fence::Stats) |
-//! | `workers_idle` | whether a thread of the library has nothing to do |
+//! | `pid` | the process, by its own namespace of process ids |
+//! | `fence` | `null` before the choice; `backend`, `why`, and [`calls`](crate::fence::calls) |
 //! | `domains_in_use` | the number of domains; at most 64 are listed: those with the longest waits, the most callbacks and the most bytes |
 //! | `domains` | a list: see below |
 //!
@@ -70,13 +69,12 @@
 //! | `stats` | [`Stats`](crate::rcu::Stats) |
 //! | `limits` | [`Limits`](crate::rcu::Limits) |
 //! | `worker` | `state`: `idle`, `parked`, `lazy_wait`, `rate_limited` or `running`; `thread`, and `running`, how long it has run callbacks: a batch of them, which ends after about a millisecond, or the one that takes longer; `waiting`, how long it has waited for a grace period |
-//! | `grace_period` | `null`, or the one in progress: `number`; `waited`, for readers; `readers`, how many it waits for; at most 16 `threads` (`id`, `name`, `registered_at`, `section_at`, `has_exited`), or where `sections` began (`at`, `count`) |
+//! | `grace_period` | the one that waits for readers, or `null`: `number`; `waited`, how long; `readers`, for how many; at most 16 `threads` (`id`, `name`, `registered_at`, `section_at`, `has_exited`), or where `sections` began (`at`, `count`) |
 
 mod document;
 mod page;
 
 use core::ffi::c_void;
-use core::mem;
 use core::num::NonZeroU32;
 use core::ptr;
 use core::time::Duration;
@@ -91,7 +89,6 @@ use crate::sys::fork_lock::ForkLock;
 use crate::sys::init_array;
 use crate::sys::pin::is_pinned;
 use crate::sys::scheduling::take_nice_of_main;
-use crate::sys::shared_page::Descriptor;
 use crate::sys::thread::{spawn, with_all_blocked};
 
 /// Shorter intervals would only use time: readers of the page look some times a second.
@@ -100,23 +97,15 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The thread sleeps for as many times what a sample takes, at least.
 const REST: u32 = 19;
 
-/// What is published. It changes under the lock, which is held during a fork. Neither allocates, frees or samples
-/// there: that is code of the program.
-static STATE: ForkLock<State> = ForkLock::new(State { page: None, inherited: None, has_thread: false });
+/// What is published, if there is a thread that writes it. It changes under the lock, which is held during a fork.
+/// Neither allocates, frees or samples there: that is code of the program.
+static PAGE: ForkLock<Option<Page>> = ForkLock::new(None);
 
 /// Nanoseconds between samples. Relaxed, all accesses: nothing else depends on it.
 static INTERVAL: AtomicU64 = AtomicU64::new(0);
 
-/// Changes to wake the thread.
-static WAKES: Futex = Futex::new(0);
-
-struct State {
-    page: Option<Page>,
-    /// The descriptor of the parent's page, in the child of a fork that has not published one.
-    inherited: Option<Descriptor>,
-    /// There is a thread that will look for the page before it ends.
-    has_thread: bool,
-}
+/// Wakes the thread.
+static INTERVAL_CHANGES: Futex = Futex::new(0);
 
 /// Publishes the statistics of the process: see the [module](self). From then on there is a sample each `interval`;
 /// less than 10 milliseconds count as that. When this returns, the first sample can be read.
@@ -136,76 +125,44 @@ pub fn publish(interval: Duration) -> io::Result<()> {
     if !register_for_fork(&FORK) || !is_pinned() {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
-    let has_page = STATE.with(|state| state.page.as_ref().is_some_and(Page::is_open));
-    let mut page =
-        if has_page { None } else { Some(Page::create(&document::json(interval, Duration::ZERO))?) };
-    let (replaced, must_start) = STATE.with(|state| {
-        let inherited = state.inherited.take();
-        let old = page.take().and_then(|page| state.page.replace(page));
-        ((inherited, old), !mem::replace(&mut state.has_thread, true))
-    });
-    drop(replaced);
-    // The program's signals are not for this thread.
-    if must_start && !with_all_blocked(|| spawn(c"stillpoint-stat", run, ptr::null_mut())) {
-        let page = STATE.with(|state| {
-            state.has_thread = false;
-            state.page.take()
-        });
-        drop(page);
-        return Err(io::Error::other("no thread can be started for the statistics"));
+    if !PAGE.with(|page| page.as_ref().is_some_and(Page::is_open)) {
+        let page = Page::create(&document::json(interval, Duration::ZERO))?;
+        let replaced = PAGE.with(|published| published.replace(page));
+        // The program's signals are not for this thread.
+        if replaced.is_none() && !with_all_blocked(|| spawn(c"stillpoint-stat", run, ptr::null_mut())) {
+            drop(PAGE.with(Option::take));
+            return Err(io::Error::other("no thread can be started for the statistics"));
+        }
     }
     INTERVAL.store(interval.as_nanos().try_into().unwrap_or(u64::MAX), Relaxed);
-    wake();
+    // Relaxed: the interval is all that the thread looks for.
+    INTERVAL_CHANGES.fetch_add(1, Relaxed);
+    INTERVAL_CHANGES.wake(1, NonZeroU32::MAX);
     Ok(())
 }
 
-/// Removes the page that [`publish`] has made. A process that reads it keeps the last sample. In the child of a fork,
-/// this closes the descriptor of the parent's page.
-///
-/// ```
-/// stillpoint::statistics_page::withdraw(); // does nothing if nothing is published
-/// ```
-pub fn withdraw() {
-    let removed = STATE.with(|state| (state.page.take(), state.inherited.take()));
-    drop(removed);
-    wake();
-}
-
-/// Has the thread look at the state.
-fn wake() {
-    // Relaxed: the state has a lock.
-    WAKES.fetch_add(1, Relaxed);
-    WAKES.wake(1, NonZeroU32::MAX);
-}
-
-/// The main function of the thread: a sample, a pause, and so on, until there is no page.
+/// The main function of the thread: a sample, a pause, and so on.
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
     take_nice_of_main();
     let mut took = Duration::ZERO;
     loop {
-        // Before the look at the state: see `wake`.
-        let wakes = WAKES.load(Relaxed);
+        // Before the interval is read: a change after that ends the pause.
+        let changes = INTERVAL_CHANGES.load(Relaxed);
         let interval = Duration::from_nanos(INTERVAL.load(Relaxed)).max(MIN_INTERVAL);
         let begin = now();
         // It panics if a system call does that should not. A program does not end for its statistics.
         let sample = catch_unwind(|| document::json(interval, took)).unwrap_or_default();
         took = Duration::from_nanos(now() - begin);
-        let is_published = STATE.with(|state| {
-            state.has_thread = state.page.is_some();
-            if let Some(page) = &mut state.page {
-                page.write(&sample);
-            }
-            state.has_thread
-        });
-        if !is_published {
+        // There is none if the start of another thread has failed in the meantime.
+        if PAGE.with(|page| page.as_mut().map(|page| page.write(&sample))).is_none() {
             return ptr::null_mut();
         }
-        WAKES.wait_timeout(wakes, NonZeroU32::MAX, interval.max(took * REST));
+        INTERVAL_CHANGES.wait_timeout(changes, NonZeroU32::MAX, interval.max(took * REST));
     }
 }
 
 static FORK: ForkHook =
-    ForkHook { order: 8, prepare: || STATE.hold(), parent: || STATE.release(), child: in_child };
+    ForkHook { order: 8, prepare: || PAGE.hold(), parent: || PAGE.release(), child: in_child };
 
 init_array!(register_for_fork(&FORK));
 
@@ -215,11 +172,6 @@ init_array!(register_for_fork(&FORK));
 ///
 /// See [`ForkHook::child`].
 unsafe fn in_child() {
-    STATE.with(|state| {
-        state.has_thread = false;
-        if let Some(page) = state.page.take() {
-            state.inherited = Some(page.into_inherited());
-        }
-    });
-    STATE.release();
+    PAGE.with(|page| _ = page.take().map(Page::close_in_child));
+    PAGE.release();
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::sync::two_slots::TwoSlots;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::sys::shared_page::{Descriptor, SharedPage};
+use crate::sys::shared_page::SharedPage;
 
 const MAGIC: [u8; 8] = *b"stillpnt";
 const LAYOUT: u32 = 1;
@@ -65,8 +65,8 @@ impl Page {
         self.memory.is_open()
     }
 
-    /// Returns the descriptor, in the child of a fork.
-    pub(super) fn into_inherited(self) -> Descriptor {
-        self.memory.into_inherited()
+    /// Closes it in the child of a fork.
+    pub(super) fn close_in_child(self) {
+        self.memory.close_in_child();
     }
 }

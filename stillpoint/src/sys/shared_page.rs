@@ -9,22 +9,16 @@
 //! file. The child of a fork has the descriptor but not the mapping; a program that is executed has neither.
 
 use core::ffi::{CStr, c_int};
+use core::mem::{self, ManuallyDrop};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU64;
-use core::{mem, slice};
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
-
-/// Returns the namespace of the ids of processes, if it is known: the inode of its file.
-pub fn pid_namespace() -> Option<u64> {
-    std::fs::metadata("/proc/self/ns/pid").ok().map(|namespace| namespace.ino())
-}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -71,7 +65,7 @@ impl SharedPage {
         // SAFETY: the mapping has so many words, is as long as the file, which is sealed, and lives as long as `self`.
         // Other processes may change it only by ignoring that it is this one's; the words are atomic, and nothing here
         // relies on what they contain.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.words) }
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
     /// Returns `true` if other processes can find it: the program has not closed the descriptor.
@@ -79,11 +73,10 @@ impl SharedPage {
         self.descriptor.is_open()
     }
 
-    /// Returns the descriptor, in the child of a fork, which has no mapping.
-    pub fn into_inherited(self) -> Descriptor {
-        let Descriptor { number, file } = self.descriptor;
-        mem::forget(self);
-        Descriptor { number, file }
+    /// Closes the descriptor, in the child of a fork, which has no mapping.
+    pub fn close_in_child(self) {
+        let page = ManuallyDrop::new(self);
+        page.descriptor.close();
     }
 }
 
@@ -91,12 +84,13 @@ impl Drop for SharedPage {
     fn drop(&mut self) {
         // SAFETY: the mapping, of which there is no reference any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
+        self.descriptor.close();
     }
 }
 
-/// The number of a descriptor that the program may have closed. Closed when it is dropped.
+/// The number of a descriptor that the program may have closed.
 #[derive(Debug)]
-pub struct Descriptor {
+struct Descriptor {
     number: c_int,
     file: FileId,
 }
@@ -120,10 +114,9 @@ impl Descriptor {
     fn is_open(&self) -> bool {
         file_of(self.number).is_ok_and(|file| file == self.file)
     }
-}
 
-impl Drop for Descriptor {
-    fn drop(&mut self) {
+    /// Closes it if it is open. Called once.
+    fn close(&self) {
         if self.is_open() {
             // SAFETY: it belongs to the file, and so to this value.
             drop(unsafe { OwnedFd::from_raw_fd(self.number) });

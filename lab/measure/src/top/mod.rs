@@ -18,8 +18,9 @@ use anyhow::{Context as _, Result};
 use ratatui::crossterm::cursor::MoveTo;
 use ratatui::crossterm::queue;
 use ratatui::crossterm::terminal::{self, Clear, ClearType};
+use serde_json::Value;
 
-use document::{Document, one_line};
+use document::one_line;
 use harness::units;
 use process::Process;
 use show::Shown;
@@ -51,7 +52,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let process = Process::open(args.pid)?;
     let mut found = process.page(args.fd)?;
-    let mut last: Option<(u64, Document)> = None;
+    let mut last: Option<(u64, Value)> = None;
     let mut left = args.count.map(NonZeroU64::get);
     loop {
         let mut sample = page::read(&found.file)?;
@@ -70,16 +71,16 @@ pub fn run(args: &Args) -> Result<()> {
             }
             sample = page::read(&found.file)?;
         }
-        let document = Document::parse(&sample.text)?;
+        let parsed = document::parse(&sample.text)?;
         let text = if args.json {
-            one_line(&sample.text) + "\n"
+            one_line(&parsed) + "\n"
         } else {
             show::text(&Shown {
                 pid: args.pid,
                 process: process.name(),
                 number: sample.number,
-                document: &document,
-                previous: last.as_ref().map(|(_, document)| document),
+                sample: &parsed,
+                previous: last.as_ref().map(|(_, sample)| sample),
             })
         };
         match print(&text, args.json, last.is_some()) {
@@ -87,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             result => result.context("cannot print")?,
         }
-        last = Some((sample.number, document));
+        last = Some((sample.number, parsed));
         left = left.map(|left| left - 1);
         if left == Some(0) {
             return Ok(());

@@ -11,9 +11,9 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat, statat};
 use rustix::io::Errno;
+use serde_json::Value;
 
-use super::document::Document;
-use super::page;
+use super::{document, page};
 
 /// What the link of a page says.
 const LINK: &[u8] = b"/memfd:stillpoint-statistics (deleted)";
@@ -69,20 +69,15 @@ impl Process {
         Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
     }
 
-    /// Returns `true` unless the sample says that it is of another process. A process knows its id in its own
-    /// namespace.
-    fn is_of(&self, document: &Document) -> bool {
+    /// Returns `true` if a sample is of this process, or does not say. The page of another one may be open here. A
+    /// process knows its id in its own namespace.
+    fn is_of(&self, sample: &Value) -> bool {
         let own_id = || {
             let status = String::from_utf8_lossy(&self.read("status").ok()?).into_owned();
             let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.to_owned();
-            ids.split_whitespace().last()?.parse().ok()
+            ids.split_whitespace().last()?.parse::<u64>().ok()
         };
-        let own_namespace =
-            || statat(&self.folder, "ns/pid", AtFlags::empty()).ok().map(|status| status.st_ino);
-        let id_differs = document.pid.is_some_and(|pid| pid != own_id().unwrap_or(self.pid));
-        let namespace_differs =
-            document.pid_namespace.zip(own_namespace()).is_some_and(|(of_page, own)| of_page != own);
-        !(id_differs || namespace_differs)
+        sample["pid"].as_u64().is_none_or(|pid| pid == own_id().unwrap_or(self.pid.into()))
     }
 
     /// Returns the page of the process: that of descriptor `number`, if it is given.
@@ -95,11 +90,11 @@ impl Process {
                 bail!("descriptor {number} of process {pid} is no page of statistics");
             }
         }
-        let (mut own, mut of_others, mut refused) = (Vec::new(), None, None);
+        let (mut own, mut refused) = (Vec::new(), None);
         for page in pages {
-            match page::read(&page.file).and_then(|sample| Document::parse(&sample.text)) {
-                Ok(document) if self.is_of(&document) => own.push(page),
-                Ok(document) => of_others = document.pid,
+            match page::read(&page.file).and_then(|sample| document::parse(&sample.text)) {
+                Ok(sample) if self.is_of(&sample) => own.push(page),
+                Ok(_) => {}
                 Err(error) => refused = Some(error),
             }
         }
@@ -118,15 +113,11 @@ impl Process {
         if !self.is_alive() {
             bail!("process {pid} has ended");
         }
-        Err(match (refused, of_others) {
-            (Some(error), _) => error.context(format!("cannot read the statistics of process {pid}")),
-            (None, Some(other)) => anyhow!(
-                "the page of statistics that process {pid} has is that of process {other}, from which it was forked: it \
-                 must call stillpoint::statistics_page::publish itself"
-            ),
-            (None, None) => anyhow!(
+        Err(match refused {
+            Some(error) => error.context(format!("cannot read the statistics of process {pid}")),
+            None => anyhow!(
                 "process {pid} publishes no statistics: it must call stillpoint::statistics_page::publish (feature \
-                 `statistics-page` of the library)"
+                 `statistics-page` of the library), and so must the child of a fork"
             ),
         })
     }

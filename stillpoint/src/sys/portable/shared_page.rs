@@ -9,10 +9,6 @@ use std::io;
 #[derive(Debug)]
 pub struct SharedPage(Infallible);
 
-/// There is none.
-#[derive(Debug)]
-pub struct Descriptor(Infallible);
-
 impl SharedPage {
     /// Returns the error `Unsupported`.
     pub fn create(_name: &CStr, _words: usize) -> io::Result<Self> {
@@ -27,12 +23,7 @@ impl SharedPage {
         match self.0 {}
     }
 
-    pub fn into_inherited(self) -> Descriptor {
-        Descriptor(self.0)
+    pub fn close_in_child(self) {
+        match self.0 {}
     }
-}
-
-/// Not known.
-pub fn pid_namespace() -> Option<u64> {
-    None
 }
