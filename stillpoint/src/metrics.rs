@@ -35,18 +35,19 @@ use ::metrics::{SharedString, counter, gauge};
 
 use crate::Domain as _;
 use crate::rcu::Stats;
-use crate::{fence, hazard, qsbr, rcu};
+use crate::{arc, fence, hazard, qsbr, rcu};
 
 /// Sets the metrics of the process.
 ///
-/// That is, of the domains `rcu`, `qsbr` and `hazard`, and of the fence. Chooses the
-/// backend of the fence if none has been chosen.
+/// That is, of the domains `rcu`, `qsbr`, `hazard` and `arc` (of [`ArcCell`](crate::arc::ArcCell)s), and of the fence.
+/// Chooses the backend of the fence if none has been chosen.
 #[doc(alias = "prometheus")]
 pub fn export() {
     let stats = rcu::stats();
     export_domain("rcu", &stats);
     export_domain("qsbr", &qsbr::Global.stats());
     export_domain("hazard", &hazard::stats());
+    export_domain("arc", &arc::stats());
     counter!("stillpoint_panics_total").absolute(stats.panics);
     counter!("stillpoint_fences_total").absolute(fence::calls());
 }

@@ -2,18 +2,15 @@
 
 use std::io;
 
-use crate::sync::two_slots::TwoSlots;
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::AtomicU64;
+use crate::sync::two_slots::{TwoSlots, store_bytes};
 use crate::sys::shared_page::SharedPage;
 
-const MAGIC: [u8; 8] = *b"stillpnt";
 const LAYOUT: u32 = 1;
 /// Words of the header, and of a slot.
 const HEADER: usize = 4096 / 8;
 const SLOT: usize = (128 << 10) / 8;
-/// The header: words.
-const SIZES: usize = 1;
-const VERSION: usize = 2;
+/// The word with the number.
 const NUMBER: usize = 4;
 
 /// The most bytes of a sample. (If it is longer, it is not written.)
@@ -32,19 +29,14 @@ impl Page {
     pub(super) fn create(sample: &str) -> io::Result<Self> {
         let memory = SharedPage::create(c"stillpoint-statistics", HEADER + 2 * SLOT)?;
         let mut page = Self { memory, last: 0 };
-        let store = |at: usize, bytes| {
-            // Relaxed: other processes find the page by the kernel, and look at the number first.
-            page.memory.words()[at].store(u64::from_ne_bytes(bytes), Relaxed);
-        };
-        let mut version = [0; 16];
-        let bytes = env!("CARGO_PKG_VERSION").as_bytes();
-        version[..bytes.len()].copy_from_slice(bytes);
-        let [first, second] = [0, 8].map(|at| core::array::from_fn(|index| version[at + index]));
-        store(VERSION, first);
-        store(VERSION + 1, second);
-        let sizes = [LAYOUT.to_ne_bytes(), ((SLOT * 8) as u32).to_ne_bytes()];
-        store(SIZES, core::array::from_fn(|index| sizes[index / 4][index % 4]));
-        store(0, MAGIC);
+        let mut header = [0; 8 * NUMBER];
+        let version = env!("CARGO_PKG_VERSION").as_bytes();
+        header[..8].copy_from_slice(b"stillpnt");
+        header[8..12].copy_from_slice(&LAYOUT.to_ne_bytes());
+        header[12..16].copy_from_slice(&(SLOT as u32 * 8).to_ne_bytes());
+        header[16..16 + version.len()].copy_from_slice(version);
+        // Other processes find the page by the kernel, and look at the number first.
+        store_bytes(&page.memory.words()[..NUMBER], &header);
         page.write(sample);
         Ok(page)
     }

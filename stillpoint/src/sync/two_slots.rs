@@ -45,13 +45,18 @@ impl<'a> TwoSlots<'a> {
         // Release: orders the store of the last number before the words, see (2); pairs with the fence of readers.
         fence(Release);
         slot[0].store(text.len() as u64, Relaxed);
-        for (word, bytes) in slot[LENGTH..].iter().zip(text.chunks(8)) {
-            let mut filled = [0; 8];
-            filled[..bytes.len()].copy_from_slice(bytes);
-            word.store(u64::from_ne_bytes(filled), Relaxed);
-        }
+        store_bytes(&slot[LENGTH..], text);
         // Release: publishes the text, see (1); pairs with the Acquire of readers.
         self.number.store(number, Release);
         true
+    }
+}
+
+/// Stores bytes in words, the last of which is filled with zeros.
+pub fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
+    for (word, bytes) in words.iter().zip(bytes.chunks(8)) {
+        let mut filled = [0; 8];
+        filled[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_ne_bytes(filled), Relaxed);
     }
 }

@@ -23,7 +23,9 @@ use rustix::process::{Resource, getrlimit};
 /// See the [module](self).
 #[derive(Debug)]
 pub struct SharedPage {
-    descriptor: Descriptor,
+    /// The number of a descriptor that the program may have closed, and the file that it belonged to.
+    descriptor: c_int,
+    file: FileId,
     start: NonNull<AtomicU64>,
     words: usize,
 }
@@ -54,7 +56,7 @@ impl SharedPage {
             mmap(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
         };
         let start = NonNull::new(start.cast()).expect("a mapping is not at address 0");
-        let page = Self { descriptor: Descriptor { number: file.into_raw_fd(), file: id }, start, words };
+        let page = Self { descriptor: file.into_raw_fd(), file: id, start, words };
         // SAFETY: the mapping, which only this value uses.
         unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork)? };
         Ok(page)
@@ -70,13 +72,20 @@ impl SharedPage {
 
     /// Returns `true` if other processes can find it: the program has not closed the descriptor.
     pub fn is_open(&self) -> bool {
-        self.descriptor.is_open()
+        file_of(self.descriptor).is_ok_and(|file| file == self.file)
+    }
+
+    /// Closes the descriptor if it is open. Called once.
+    fn close(&self) {
+        if self.is_open() {
+            // SAFETY: it belongs to the file, and so to this value.
+            drop(unsafe { OwnedFd::from_raw_fd(self.descriptor) });
+        }
     }
 
     /// Closes the descriptor, in the child of a fork, which has no mapping.
     pub fn close_in_child(self) {
-        let page = ManuallyDrop::new(self);
-        page.descriptor.close();
+        ManuallyDrop::new(self).close();
     }
 }
 
@@ -84,15 +93,8 @@ impl Drop for SharedPage {
     fn drop(&mut self) {
         // SAFETY: the mapping, of which there is no reference any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
-        self.descriptor.close();
+        self.close();
     }
-}
-
-/// The number of a descriptor that the program may have closed.
-#[derive(Debug)]
-struct Descriptor {
-    number: c_int,
-    file: FileId,
 }
 
 /// Device and inode.
@@ -106,20 +108,5 @@ fn file_of(number: c_int) -> io::Result<FileId> {
     match unsafe { libc::fstat(number, &mut status) } {
         0 => Ok((status.st_dev, status.st_ino)),
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-impl Descriptor {
-    /// Returns `true` if the number still belongs to the file.
-    fn is_open(&self) -> bool {
-        file_of(self.number).is_ok_and(|file| file == self.file)
-    }
-
-    /// Closes it if it is open. Called once.
-    fn close(&self) {
-        if self.is_open() {
-            // SAFETY: it belongs to the file, and so to this value.
-            drop(unsafe { OwnedFd::from_raw_fd(self.number) });
-        }
     }
 }
