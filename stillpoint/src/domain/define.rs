@@ -136,15 +136,13 @@ macro_rules! static_domain {
 
             #[inline(always)]
             fn with_thread_state<R>(f: impl FnOnce(&$crate::rcu::ThreadState) -> R) -> R {
-                ::std::thread_local! {
-                    static LOCAL: $crate::rcu::ThreadState = const { $crate::rcu::ThreadState::new() };
-                }
-                // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there
-                // is no destructor.
-                match LOCAL.try_with(f) {
-                    ::core::result::Result::Ok(result) => result,
-                    ::core::result::Result::Err(_) => ::core::unreachable!(),
-                }
+                $crate::with_thread_variable!(
+                    $crate::rcu::ThreadState = $crate::rcu::ThreadState::new(),
+                    late = $crate::rcu::ThreadState::ended(),
+                    // SAFETY: the state is the calling thread's.
+                    end = |state| unsafe { $crate::rcu::ThreadState::end::<$name>(state) },
+                    f
+                )
             }
 
             fn with_section<R>(f: impl FnOnce(::core::option::Option<&Self::Section>) -> R) -> R {

@@ -116,6 +116,12 @@ impl ThreadState {
     pub const fn new() -> Self {
         Self { registration: Registration::new(), queue: Cell::new(None), has_handle: Cell::new(false) }
     }
+
+    /// Returns the state of a thread whose destructors run.
+    #[cfg(stillpoint_portable)]
+    pub const fn ended() -> Self {
+        Self { registration: Registration::ended(), ..Self::new() }
+    }
 }
 
 impl Default for ThreadState {

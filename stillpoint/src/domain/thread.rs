@@ -7,6 +7,8 @@ use core::panic::Location;
 use core::ptr;
 
 use super::api::Domain;
+#[cfg(stillpoint_portable)]
+use super::static_domain::ThreadState;
 use super::static_domain::{DomainState, StaticDomain};
 use crate::readers::sections::reader::{Owner, Reader};
 use crate::readers::sections::scan::ThreadReaders;
@@ -181,20 +183,9 @@ pub(crate) fn register<D: StaticDomain>(
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::init();
     let fast = crate::fence::fast_path_suffices();
-    #[cfg(stillpoint_portable)]
-    if let Some(reader) = take_back::<D>(shared.at_exit.armed()) {
-        return Ok(reader);
-    }
     let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
     D::with_thread_state(|local| {
-        if AtThreadExit::is_over() {
-            local.registration.end();
-        }
         let arm = |reader| {
-            // See `sections::freed_state`.
-            if cfg!(stillpoint_portable) && local.registration.has_ended() {
-                return true;
-            }
             // SAFETY: `exit` wants a reader.
             unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) }
         };
@@ -202,19 +193,6 @@ pub(crate) fn register<D: StaticDomain>(
         local.queue.set(Some(queue_of::<D>(reader)));
         Ok(reader)
     })
-}
-
-/// Takes back the reader that is armed in the calling thread, whose state has been freed: see
-/// [`crate::readers::sections::freed_state`].
-#[cfg(stillpoint_portable)]
-fn take_back<D: StaticDomain>(armed: *mut c_void) -> Option<&'static Reader> {
-    let reader = crate::readers::sections::freed_state::armed_reader(armed)?;
-    let fast = crate::fence::fast_path_suffices();
-    D::with_thread_state(|local| {
-        local.registration.take_back(D::shared().readers().registry(), reader, fast);
-        local.queue.set(Some(queue_of::<D>(reader)));
-    });
-    Some(reader)
 }
 
 /// Gives the reader back if the thread's destructor has run and nothing needs the reader any more: see
@@ -244,15 +222,50 @@ unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     // In the child of a fork, glibc gives new threads the memory of those that the parent had, and does not clear the
     // pointers of a thread that was about to call its destructors: then the reader is not this thread's. Or a
     // destructor has given it back.
-    let own = registered_reader::<D>();
-    #[cfg(stillpoint_portable)]
-    let own = own.or_else(|| take_back::<D>(ptr::from_ref(reader).cast_mut().cast()));
-    if !own.is_some_and(|own| ptr::eq(own, reader)) {
+    if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
         return;
     }
     D::shared().core.callbacks.end_of_owner(queue_of::<D>(reader), &D::INSTANCE);
     D::with_thread_state(|local| local.registration.end());
     leave_if_ended::<D>();
+}
+
+#[cfg(stillpoint_portable)]
+impl ThreadState {
+    /// The destructor of a thread's state.
+    ///
+    /// # Safety
+    ///
+    /// It is the calling thread's, and in the domain `D` the thread has a state that has [ended](Self::ended) from now on.
+    #[doc(hidden)]
+    pub unsafe fn end<D: StaticDomain>(&self) {
+        self.registration.end();
+        D::with_thread_state(|late| {
+            late.registration.take_over(&self.registration);
+            late.queue.set(self.queue.get());
+            late.has_handle.set(self.has_handle.get());
+        });
+        if let Some(reader) = registered_reader::<D>() {
+            let callbacks = &D::shared().core.callbacks;
+            while_it_stays::<D, _>(|| callbacks.end_of_owner(queue_of::<D>(reader), &D::INSTANCE));
+        }
+    }
+}
+
+/// Gives back the reader of a guard or handle that has ended, if no state of the thread knows the reader: where
+/// thread-local variables are keys, it was destroyed before the guard.
+#[cfg(stillpoint_portable)]
+pub(crate) fn leave_if_forgotten<D: StaticDomain>(reader: &'static Reader) {
+    let is_forgotten = D::with_thread_state(|local| {
+        let own = local.registration.reader();
+        reader.is_exiting()
+            && !own.is_some_and(|own| ptr::eq(own, reader))
+            && !local.registration.has_to_stay()
+    });
+    if is_forgotten && !reader.in_read_section() {
+        D::shared().core.callbacks.report(queue_of::<D>(reader));
+        D::shared().readers().registry().release(reader);
+    }
 }
 
 /// Pushes to `queue`, which is the calling thread's.
@@ -292,45 +305,5 @@ fn reset_in_child<D: StaticDomain>() {
     unsafe { shared.core.reset_in_child() };
     if let Some(own) = own {
         own.set_tid(crate::sys::thread::tid().unsigned_abs());
-    }
-}
-
-#[cfg(all(test, stillpoint_portable))]
-mod tests {
-    use std::thread;
-
-    use super::*;
-    use crate::domain::static_domain::ThreadState;
-
-    /// As a target does that frees the state of a thread whose destructors still run.
-    fn free_state<D: StaticDomain>() {
-        D::with_thread_state(|local| {
-            let state = core::ptr::from_ref::<ThreadState>(local).cast_mut();
-            // SAFETY: the thread's own, which has no destructor, and to which there is no other reference.
-            unsafe { state.write(ThreadState::new()) };
-        });
-    }
-
-    #[test]
-    fn thread_whose_state_is_freed_gives_its_reader_back() {
-        crate::domain! { struct Own; }
-        let end = |reads_again: bool| {
-            thread::spawn(move || {
-                drop(Own::enter());
-                let reader = registered_reader::<Own>().expect("registered");
-                free_state::<Own>();
-                assert!(registered_reader::<Own>().is_none());
-                if reads_again {
-                    drop(Own::enter());
-                    assert!(core::ptr::eq(registered_reader::<Own>().expect("registered"), reader));
-                    free_state::<Own>();
-                }
-            })
-            .join()
-            .expect("no panic");
-        };
-        (0..10).for_each(|round| end(round % 2 == 0));
-        assert_eq!(Own.stats().readers, 1, "each thread uses the reader of the one before");
-        Own.synchronize();
     }
 }

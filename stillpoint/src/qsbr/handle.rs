@@ -4,6 +4,7 @@ use core::error::Error;
 use core::fmt;
 use core::marker::PhantomData;
 use core::panic::Location;
+use core::ptr;
 
 use crate::Domain as _;
 use crate::domain::static_domain::StaticDomain;
@@ -195,8 +196,13 @@ impl<D: StaticDomain> ReadSection for Handle<D> {}
 impl<D: StaticDomain> Drop for Handle<D> {
     fn drop(&mut self) {
         self.go_offline();
-        D::with_thread_state(|local| local.has_handle.set(false));
-        leave_if_ended::<D>();
+        // Where thread-local variables are keys, what knows of the reader may be destroyed before the handle.
+        if registered_reader::<D>().is_some_and(|own| ptr::eq(own, self.reader)) {
+            D::with_thread_state(|local| local.has_handle.set(false));
+            leave_if_ended::<D>();
+        }
+        #[cfg(stillpoint_portable)]
+        crate::domain::thread::leave_if_forgotten::<D>(self.reader);
     }
 }
 

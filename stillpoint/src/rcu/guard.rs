@@ -216,7 +216,8 @@ fn enter_with<D: RcuDomain>(reader: &'static Reader) {
 #[cold]
 pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
     let stays = KeepReader::<D>::if_ended();
-    if stays.is_some() && !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
+    let is_own = || registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader));
+    if cfg!(not(stillpoint_portable)) && stays.is_some() && !is_own() {
         // A signal handler has done the rest, and released the reader; another one may have left one to `stays`.
         return;
     }
@@ -226,6 +227,8 @@ pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
         let callbacks = &D::shared().core.callbacks;
         while_it_stays::<D, _>(|| callbacks.act(PushAction::Flush, queue_of::<D>(reader), &D::INSTANCE));
     }
+    #[cfg(stillpoint_portable)]
+    crate::domain::thread::leave_if_forgotten::<D>(reader);
 }
 
 /// The slow path of [`Guard::repin`]. The guard is the only one of its thread.

@@ -19,10 +19,6 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 use super::record::{Record, Records};
 use super::slot::Slot;
-#[cfg(stillpoint_portable)]
-use crate::readers::sections::freed_state::armed_reader;
-#[cfg(stillpoint_portable)]
-use crate::readers::sections::reader::Owner;
 use crate::readers::sections::reader::Reader;
 use crate::sync::step;
 #[cfg(not(loom))]
@@ -75,6 +71,12 @@ impl ThreadSlots {
         }
     }
 
+    /// Returns the slots of a thread whose destructors run: those of shared records.
+    #[cfg(stillpoint_portable)]
+    pub const fn ended() -> Self {
+        Self { has_ended: Cell::new(true), ..Self::new() }
+    }
+
     /// Returns a slot for the calling thread, free or reserved, which it fills or gives back. Returns `None` if there is no
     /// memory.
     #[inline(always)]
@@ -106,35 +108,17 @@ impl ThreadSlots {
         if self.has_ended.get() {
             return None;
         }
-        #[cfg(not(loom))]
-        if AtThreadExit::is_over() {
-            return None;
-        }
-        // Only `exit` releases it.
-        #[cfg(stillpoint_portable)]
-        if let Some(reader) = armed_reader(table.at_exit.armed()) {
-            return Some(self.own(table, reader));
-        }
         let reader = table.claim()?;
-        #[cfg(stillpoint_portable)]
-        reader.set_owner(Owner {
-            thread: crate::sys::thread::tid().unsigned_abs(),
-            site: core::panic::Location::caller(),
-        });
         #[cfg(not(loom))]
         // SAFETY: the functions of all tables want a reader.
         if !unsafe { table.at_exit.arm(ptr::from_ref(reader).cast_mut().cast()) } {
             table.records.give_up(reader);
             return None;
         }
-        Some(self.own(table, reader))
-    }
-
-    fn own(&self, table: &'static SlotTable, reader: &'static Reader) -> &'static Record {
         let record = table.records.of(reader);
         self.reader.set(Some(reader));
         self.record.set(Some(record));
-        record
+        Some(record)
     }
 
     /// Gives the thread's record up: its slots that are in use outlive it.
@@ -153,10 +137,6 @@ impl ThreadSlots {
     /// The destructor of a thread with the record of `reader`.
     #[cfg(not(loom))]
     pub fn exit(&self, table: &'static SlotTable, reader: *mut c_void) {
-        #[cfg(stillpoint_portable)]
-        if self.reader.get().is_none() {
-            self.reader.set(armed_reader(reader));
-        }
         // In the child of a fork, glibc may give a new thread what was armed for one that is gone.
         if self.reader.get().is_some_and(|own| ptr::eq(own, reader.cast())) {
             self.end(table);
@@ -214,19 +194,17 @@ macro_rules! slot_table {
         pub static TABLE: $crate::slots::thread::SlotTable =
             $crate::slots::thread::SlotTable::new(exit, &FORK);
 
-        std::thread_local! {
-            static THREAD: $crate::slots::thread::ThreadSlots =
-                const { $crate::slots::thread::ThreadSlots::new() };
-        }
-
         /// Calls `f` with the calling thread's variables.
         #[inline(always)]
         pub(super) fn with_thread<R>(f: impl FnOnce(&$crate::slots::thread::ThreadSlots) -> R) -> R {
-            match THREAD.try_with(f) {
-                Ok(result) => result,
-                // There is no destructor.
-                Err(_) => unreachable!(),
-            }
+            use $crate::slots::thread::ThreadSlots;
+
+            $crate::with_thread_variable!(
+                ThreadSlots = ThreadSlots::new(),
+                late = ThreadSlots::ended(),
+                end = |slots: &ThreadSlots| slots.end(&TABLE),
+                f
+            )
         }
 
         /// [`ThreadSlots::take`](crate::slots::thread::ThreadSlots::take) of the calling thread.

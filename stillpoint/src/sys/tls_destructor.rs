@@ -38,19 +38,6 @@ impl AtThreadExit {
         self.key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, pointer) } == 0)
     }
 
-    /// Returns the pointer that is armed in the calling thread, or null.
-    #[cfg(stillpoint_portable)]
-    pub fn armed(&self) -> *mut c_void {
-        // SAFETY: the key was created, and is never deleted.
-        self.key().map_or(core::ptr::null_mut(), |key| unsafe { libc::pthread_getspecific(key) })
-    }
-
-    /// Returns `true` if nothing that is armed now in the calling thread will run: the C library runs it again, if this is
-    /// not its last round.
-    pub fn is_over() -> bool {
-        false
-    }
-
     /// Creates the key for [`arm`](Self::arm). The C library allocates no memory for its lowest keys, which it gives
     /// out first.
     pub fn prepare(&self) {
@@ -80,4 +67,22 @@ impl AtThreadExit {
             }
         }
     }
+}
+
+/// Calls `$f` with a variable of the calling thread, which begins as `$new`, and exists as long as the thread: see
+/// `portable/`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_thread_variable {
+    ($type:ty = $new:expr, late = $late:expr, end = $end:expr, $f:ident) => {{
+        ::std::thread_local! {
+            static VARIABLE: $type = const { $new };
+        }
+        // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there is no
+        // destructor.
+        match VARIABLE.try_with($f) {
+            ::core::result::Result::Ok(result) => result,
+            ::core::result::Result::Err(_) => ::core::unreachable!(),
+        }
+    }};
 }

@@ -1,5 +1,6 @@
 //! Threads that report quiescent states.
 
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
@@ -357,13 +358,21 @@ fn late_handle_drop_unblocks_grace_periods() {
 fn handle_in_a_thread_local_is_dropped_with_its_thread() {
     qsbr::domain! { struct Own; }
     thread_local! {
-        static HANDLE: std::cell::RefCell<qsbr::Handle<Own>> = Own::register().into();
+        static HANDLE: RefCell<Option<qsbr::Handle<Own>>> = const { RefCell::new(None) };
     }
     let _running = deadline();
-    for _ in 0..3 {
-        thread::spawn(|| HANDLE.with_borrow_mut(|handle| handle.quiescent())).join().expect("no panic");
+    for round in 0..10 {
+        let reader = thread::spawn(move || {
+            // A variable that is used first is destroyed last.
+            if round % 2 == 0 {
+                HANDLE.set(None);
+            }
+            HANDLE.set(Some(Own::register()));
+        });
+        reader.join().expect("no panic");
         Own.synchronize();
     }
+    assert_eq!(Own.stats().readers, 1);
 }
 
 #[cfg(target_os = "linux")]

@@ -126,10 +126,14 @@ fn guard_in_a_thread_local_ends_with_its_thread() {
         static KEPT: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) };
     }
     let _running = deadline();
-    for _ in 0..100 {
+    for round in 0..100 {
         let (end, ends) = mpsc::channel::<()>();
         let (kept, keeps) = mpsc::channel();
         let reader = thread::spawn(move || {
+            // A variable that is used first is destroyed last.
+            if round % 2 == 0 {
+                KEPT.set(None);
+            }
             KEPT.set(Some(Own::enter()));
             kept.send(()).expect("the test listens");
             ends.recv().expect("the test sends");

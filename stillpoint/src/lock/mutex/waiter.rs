@@ -66,10 +66,6 @@ pub enum Place {
     Unqueued,
 }
 
-#[cfg(not(loom))]
-thread_local! {
-    static WAITER: Waiter = const { Waiter::new() };
-}
 #[cfg(loom)]
 loom::thread_local! {
     static WAITER: Waiter = Waiter::new();
@@ -78,7 +74,10 @@ loom::thread_local! {
 /// Calls `f` with the state of the calling thread.
 #[inline(always)]
 pub fn with<R>(f: impl FnOnce(&Waiter) -> R) -> R {
-    WAITER.with(f)
+    #[cfg(loom)]
+    return WAITER.with(f);
+    #[cfg(not(loom))]
+    crate::with_thread_variable!(Waiter = Waiter::new(), late = Waiter::ended(), end = Waiter::exit, f)
 }
 
 impl Waiter {
@@ -91,6 +90,12 @@ impl Waiter {
             contends_since: Cell::new(0),
             patience: Patience::new(),
         }
+    }
+
+    /// Returns the state of a thread whose destructors run: it has no nodes, as in a signal handler.
+    #[cfg(stillpoint_portable)]
+    const fn ended() -> Self {
+        Self { node_in_use: AtomicU32::new(1), ..Self::new() }
     }
 
     /// Finds a place to wait for the lock at this address. The node is in use until [`release`](Self::release).

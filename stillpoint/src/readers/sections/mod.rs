@@ -3,8 +3,6 @@
 //! [`scan`] is how a grace period waits for them, [`reader`] what each does, [`registry`] where it lies, and
 //! [`registration`] how a thread gets and returns it. [`super::qsbr`] has another protocol for the same readers.
 
-#[cfg(stillpoint_portable)]
-pub mod freed_state;
 pub mod reader;
 pub mod registration;
 pub mod registry;

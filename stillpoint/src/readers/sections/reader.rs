@@ -322,13 +322,6 @@ impl Reader {
         self.thread.load(Relaxed)
     }
 
-    /// Returns `true` if the owner's thread id is `thread`.
-    #[cfg(stillpoint_portable)]
-    pub fn belongs_to(&self, thread: u32) -> bool {
-        // Relaxed: an owner knows what it has stored, and for others the answer is `false`.
-        self.thread.load(Relaxed) == thread
-    }
-
     /// Changes the owner's thread id, in the child of a fork.
     #[cfg(not(loom))]
     pub fn set_tid(&self, thread: u32) {

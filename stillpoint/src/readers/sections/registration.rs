@@ -162,6 +162,12 @@ impl Registration {
         }
     }
 
+    /// Returns the registration of a thread whose destructors run.
+    #[cfg(stillpoint_portable)]
+    pub const fn ended() -> Self {
+        Self { has_ended: Cell::new(true), ..Self::new() }
+    }
+
     /// Keeps a copy of [`fast`](Self::fast) in `copy` from now on, for readers that are not compiled with this crate.
     ///
     /// # Safety
@@ -254,13 +260,11 @@ impl Registration {
         Ok(reader)
     }
 
-    /// The thread has `reader`, of which this registration does not know any more: see `freed_state`.
+    /// Takes the reader over from a registration that has ended, as has this one.
     #[cfg(stillpoint_portable)]
-    pub fn take_back<A>(&self, registry: &Registry<A>, reader: &'static Reader, fast: bool) {
-        // It may have been idle.
-        registry.set_active(reader);
-        self.reader.store(ptr::from_ref(reader).cast_mut(), Relaxed);
-        self.set_entry(reader, fast);
+    pub fn take_over(&self, other: &Self) {
+        self.reader.store(other.reader.swap(ptr::null_mut(), Relaxed), Relaxed);
+        self.idle.set(other.idle.get());
     }
 
     /// Makes the reader inactive until the thread enters its next section. Does nothing inside a section. Not for
@@ -343,6 +347,12 @@ impl Registration {
         let stayed = self.stays.replace(stays);
         compiler_fence(SeqCst);
         stayed
+    }
+
+    /// Returns `true` if the reader may not be released.
+    #[cfg(stillpoint_portable)]
+    pub fn has_to_stay(&self) -> bool {
+        self.stays.get()
     }
 
     /// Releases the reader of a thread whose destructor has run, if it is outside and its queue is not in use. Calls

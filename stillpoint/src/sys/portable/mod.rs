@@ -7,7 +7,7 @@
 //! | waits | queues of `parking_lot_core` by the address of the word |
 //! | CPU number | a number of the thread ([`numbers`]), and so no critical sections |
 //! | threads, clock | the standard library |
-//! | thread exit | keys of the C library on Linux and FreeBSD, fiber-local storage on Windows, elsewhere thread-local variables ([`tls_destructor`]) |
+//! | thread exit | destructors of thread-local variables ([`tls_destructor`]) |
 //!
 //! There are no fork handlers: the child of a fork may only `exec` or `_exit`. A shared library with this crate must
 //! not be unloaded. And `parking_lot_core` takes locks and allocates, so neither signal handlers nor global allocators
@@ -48,7 +48,6 @@ mod signal_mask;
 #[path = "../stack.rs"]
 mod stack;
 pub mod thread;
-#[cfg_attr(any(target_os = "linux", target_os = "freebsd"), path = "../tls_destructor.rs")]
 pub mod tls_destructor;
 
 /// Nothing is called before `main`: what [`sys`](super) calls there is called again at its first use.
