@@ -409,8 +409,8 @@ Their readers may sleep, and a section may end in another thread than it began i
 /** Creates a sleepable domain. */
 int sp_srcu_create(struct sp_domain **domain);
 
-/** Destroys a sleepable domain, which no section and no other call uses any more. Its callbacks run, after this
-returns.
+/** Destroys a sleepable domain, which no section and no other call uses any more. Its callbacks still run, those with
+`SP_LAZY` within ten seconds; `sp_barrier` before this waits for them.
 
 `domain` may be null. */
 int sp_srcu_destroy(struct sp_domain *domain);

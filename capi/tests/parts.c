@@ -78,7 +78,7 @@ static void sleepable(void)
     CHECK(sp_barrier(domain) == 0);
     CHECK(calls == 2);
     /* What is deferred last runs after the domain is destroyed. */
-    CHECK(sp_call(domain, count, (void *)1, SP_LAZY) == 0);
+    CHECK(sp_call(domain, count, (void *)1, 0) == 0);
     CHECK(sp_srcu_destroy(domain) == 0);
     UNTIL(load(&calls) == 3);
     CHECK(sp_srcu_destroy(NULL) == 0);

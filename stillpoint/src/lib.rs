@@ -177,7 +177,7 @@ pub mod reclaim;
 pub mod slots;
 #[cfg(loom)]
 pub mod srcu {
-    pub mod handle_counts;
+    pub mod handles;
 }
 #[cfg(loom)]
 pub mod pointer;

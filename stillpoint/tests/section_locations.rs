@@ -153,23 +153,6 @@ fn srcu_stall_report_names_the_open_sections() {
 }
 
 #[test]
-fn close_stall_report_names_the_open_sections() {
-    let _running = deadline();
-    record_stalls();
-    let domain = srcu::Domain::new();
-    let line = line!() + 1;
-    let guard = domain.enter_owned();
-    let stall = thread::scope(|scope| {
-        scope.spawn(|| domain.close().wait());
-        let stall = stall(|stall| stall.handles() == 1);
-        drop(guard);
-        stall
-    });
-    let [(site, 1)] = stall.sections_begun_at() else { panic!("{stall}") };
-    assert_eq!(site.line(), line);
-}
-
-#[test]
 fn srcu_stall_report_names_eight_places() {
     let _running = deadline();
     record_stalls();

@@ -88,7 +88,7 @@ fn dropped_domain_leaves_no_memory_behind() {
         value.replace([1; 2 * LARGE]).wait();
         value.replace([1; 2 * LARGE]).retire_with(DeferOptions::new());
         GracePeriod::start_in(domain.clone());
-        domain.retire_with(Box::new([2_u8; 2 * LARGE]), DeferOptions::new().lazy());
+        domain.retire(Box::new([2_u8; 2 * LARGE]));
     };
     // Allocates what is allocated once per process.
     round();

@@ -1,7 +1,7 @@
 //! The data of the service, and what requests do with it.
 //!
 //! Configuration and sessions are in one [`srcu::Domain`], a value that belongs to the service: a request enters it once
-//! for both, could hold its guard across `.await`, and [`close`](srcu::Domain::close) waits for all of them at the end.
+//! for both, and could hold its guard across `.await`. At the end a barrier waits for what they have removed.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use stillpoint::percpu::{Counter, Histogram};
 use stillpoint::rcu::Rcu;
-use stillpoint::srcu;
+use stillpoint::{Domain as _, srcu};
 use stillpoint_collections::HashMap;
 
 /// What can be changed while the service runs.
@@ -123,6 +123,6 @@ impl Data {
     pub async fn shut_down(self: Arc<Self>) {
         let domain = self.domain.clone();
         drop(self);
-        domain.close().await;
+        domain.barrier_async().await;
     }
 }

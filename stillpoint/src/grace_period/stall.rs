@@ -125,12 +125,6 @@ pub(crate) fn is_reporting() -> bool {
     REPORTING.get()
 }
 
-/// Calls `f` as a hook.
-#[cfg(all(test, not(loom)))]
-pub(crate) fn while_reporting(f: impl FnOnce()) {
-    run_user_code(&REPORTING, f);
-}
-
 /// Calls `f`, code of the program, while `flag` is set. Catches a panic, which has reported itself.
 pub(super) fn run_user_code(flag: &'static LocalKey<Cell<bool>>, f: impl FnOnce()) {
     flag.set(true);
@@ -142,8 +136,7 @@ pub(super) fn run_user_code(flag: &'static LocalKey<Cell<bool>>, f: impl FnOnce(
     }
 }
 
-/// A grace period that has waited longer than the limit ([`set_stall_timeout`]), or a wait for
-/// [`Domain::close`](crate::srcu::Domain::close).
+/// A grace period that has waited longer than the limit ([`set_stall_timeout`]).
 ///
 /// `Display` gives a line for each of the first eight readers, or one for all open sections of a domain of
 /// [`crate::srcu`].
@@ -163,9 +156,6 @@ pub enum StalledReaders {
     /// `count` open sections of the domain of [`crate::srcu`] that was made at `site`. If `inherited`, some may be
     /// sections of threads that the process lost when it was forked. `begun_at`: see [`Stall::sections_begun_at`].
     Sections { count: u64, begun_at: SiteCounts, site: &'static Location<'static>, inherited: bool },
-    /// For [`Domain::close`](crate::srcu::Domain::close): the other handles of the domain that was made at `site`, and
-    /// its open sections.
-    Handles { handles: u64, sections: u64, begun_at: SiteCounts, site: &'static Location<'static> },
 }
 
 /// Where open sections began, and how many there.
@@ -192,7 +182,7 @@ impl Stall {
     }
 
     /// Returns the number of the grace period in its domain, from 1. [`Stats::grace_periods`](crate::rcu::Stats) has
-    /// this value when it ends. 0 for a wait for [`Domain::close`](crate::srcu::Domain::close).
+    /// this value when it ends.
     pub fn grace_period(&self) -> u64 {
         self.grace_period
     }
@@ -207,7 +197,7 @@ impl Stall {
     pub fn readers(&self) -> &[StalledReader] {
         match &self.waits_for {
             StalledReaders::Threads(readers) => readers,
-            StalledReaders::Sections { .. } | StalledReaders::Handles { .. } => &[],
+            StalledReaders::Sections { .. } => &[],
         }
     }
 
@@ -217,7 +207,6 @@ impl Stall {
         match self.waits_for {
             StalledReaders::Threads(_) => 0,
             StalledReaders::Sections { count, .. } => count,
-            StalledReaders::Handles { sections, .. } => sections,
         }
     }
 
@@ -228,16 +217,7 @@ impl Stall {
     pub fn sections_begun_at(&self) -> &[(&'static Location<'static>, u64)] {
         match &self.waits_for {
             StalledReaders::Threads(_) => &[],
-            StalledReaders::Sections { begun_at, .. } | StalledReaders::Handles { begun_at, .. } => begun_at,
-        }
-    }
-
-    /// Returns the number of handles for which a wait for [`Domain::close`](crate::srcu::Domain::close) waits; 0 for a
-    /// grace period.
-    pub fn handles(&self) -> u64 {
-        match self.waits_for {
-            StalledReaders::Handles { handles, .. } => handles,
-            _ => 0,
+            StalledReaders::Sections { begun_at, .. } => begun_at,
         }
     }
 
@@ -245,7 +225,7 @@ impl Stall {
     pub fn made_at(&self) -> Option<&'static Location<'static>> {
         match self.waits_for {
             StalledReaders::Threads(_) => None,
-            StalledReaders::Sections { site, .. } | StalledReaders::Handles { site, .. } => Some(site),
+            StalledReaders::Sections { site, .. } => Some(site),
         }
     }
 
@@ -311,14 +291,6 @@ impl fmt::Display for Stall {
                     f.write_str("; those of threads that this process lost when it was forked never end")?;
                 }
                 Ok(())
-            }
-            StalledReaders::Handles { handles, sections, begun_at, site } => {
-                write!(
-                    f,
-                    "close() of the {domain} that was made at {site} has waited {waited:.1?} for handles: {handles} \
-                     exist, and {sections} sections are open"
-                )?;
-                write_sites(f, begun_at)
             }
             StalledReaders::Threads(readers) => {
                 for (index, reader) in readers.iter().take(NAMED).enumerate() {
@@ -420,34 +392,20 @@ impl<'a> StallDetector<'a> {
         probe!(grace_period_wait, self.id.address(), self.grace_period, thread(), sections());
     }
 
-    /// Returns how long the wait has taken so far.
-    pub fn waited(&self) -> Duration {
-        self.start.elapsed()
-    }
-
     /// Returns how long the leader may sleep before the next [`check`](Self::check).
     pub fn next_report_in(&self) -> Duration {
-        self.next_report.saturating_sub(self.waited())
+        self.next_report.saturating_sub(self.start.elapsed())
     }
 
     /// Updates the longest wait, after a sleep. If a report is due, reports the result of `waits_for`, which is called
     /// with the time waited so far and returns `None` if all readers have just left.
     pub fn check(&mut self, waits_for: impl FnOnce(Duration) -> Option<StalledReaders>) {
-        let waited = self.waited();
+        let waited = self.start.elapsed();
         let nanoseconds = waited.as_nanos() as u64;
         // Relaxed, here and below: statistics only, and only leaders write them.
         if nanoseconds > self.counters.longest_wait.load(Relaxed) {
             self.counters.longest_wait.store(nanoseconds, Relaxed);
         }
-        self.report_if_due(waited, waits_for);
-    }
-
-    /// If a report is due after the time `waited`, reports the result of `waits_for`, as [`check`](Self::check) does.
-    pub fn report_if_due(
-        &mut self,
-        waited: Duration,
-        waits_for: impl FnOnce(Duration) -> Option<StalledReaders>,
-    ) {
         if waited < self.next_report {
             return;
         }
@@ -464,7 +422,6 @@ impl<'a> StallDetector<'a> {
                 readers.iter().for_each(|reader| stalled(reader.thread_id, 1))
             }
             StalledReaders::Sections { count, .. } => stalled(0, *count),
-            StalledReaders::Handles { handles, .. } => stalled(0, *handles),
         }
         Stall { domain: (self.domain)(), grace_period: self.grace_period, waited, waits_for }.report();
     }

@@ -131,24 +131,39 @@
 //!
 //! # Shutdown
 //!
-//! The end of the program does not wait for what is deferred. First let the tasks end, then close the domain: this waits
-//! until no task has a guard or another handle, and all destructors have run. [`close`](crate::srcu::Domain::close)
-//! returns a future, which can also be waited for without a runtime:
+//! The end of the program does not wait for what is deferred. If destructors must run before it, or before a library is
+//! unloaded or borrowed data goes:
+//!
+//! 1. *Let the threads and tasks end that use the domain.* Join them, or count them by a
+//!    [`percpu::RefCount`](crate::percpu::RefCount): after its `kill` no request begins, and `zero().await` or `wait` returns
+//!    when the last one has ended.
+//! 2. *Drop what owns values*: pointers, maps, and what `replace` has returned.
+//! 3. *Call [`barrier`](crate::Domain::barrier) of each domain*, or await
+//!    [`barrier_async`](crate::Domain::barrier_async): all that was deferred has run then. What destructors defer in turn
+//!    needs a further one each time. For `rcu` there is [`rcu::barrier`](crate::rcu::barrier).
 //!
 //! ```
-//! use stillpoint::{rcu::Rcu, srcu};
+//! use stillpoint::Domain as _;
+//! use stillpoint::{percpu::RefCount, rcu::Rcu, srcu};
+//!
+//! static REQUESTS: RefCount = RefCount::new();
 //!
 //! let domain = srcu::Domain::new();
 //! let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
 //! runtime.block_on(async {
 //!     let config = Rcu::new_in(String::from("a"), domain.clone());
-//!     tokio::spawn(async move { drop(config.replace(String::from("b"))) }).await.unwrap();
-//!     domain.close().await; // all handles are gone, and "a" has been dropped
+//!     let request = REQUESTS.try_enter().expect("the service is not shutting down");
+//!     tokio::spawn(async move {
+//!         drop(config.replace(String::from("b")));
+//!         drop(request);
+//!     });
+//!     REQUESTS.kill();
+//!     REQUESTS.zero().await; // no request runs
+//!     domain.barrier_async().await; // "a" has been dropped
 //! });
 //! ```
 //!
-//! A `static` domain is never closed: call [`barrier`](crate::Domain::barrier) of it after the runtime has ended, and
-//! [`rcu::barrier`](crate::rcu::barrier) if anything was retired in `rcu`.
+//! The memory of the domain itself is freed with its last handle.
 //!
 //! # Tests
 //!

@@ -37,7 +37,6 @@ use crate::{Barrier, EnterSection};
 /// second after they let go. It counts in [`Stats::protected`](crate::rcu::Stats::protected) of [`Global`], whose worker runs
 /// the destructors then: they must not wait for a barrier of either domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[repr(transparent)]
 pub struct Domain(srcu::Domain);
 
 /// Has [`Global`] keep what was retired in a domain, and is protected.
@@ -63,11 +62,6 @@ impl Domain {
     #[track_caller]
     pub fn enter(&self) -> Guard<'_> {
         self.0.enter()
-    }
-
-    fn of(domain: &srcu::Domain) -> &Self {
-        // SAFETY: transparent. Nothing depends on the type: the domain's state knows that it has hazard pointers.
-        unsafe { &*core::ptr::from_ref(domain).cast() }
     }
 }
 
@@ -161,12 +155,12 @@ impl RawDomain for Domain {
     }
 
     fn submit(&self, task: fn(&Self)) -> bool {
-        let domain = self.0.worker_ref();
-        worker_pool::submit(move || task(Self::of(&domain)))
+        let domain = self.clone();
+        worker_pool::submit(move || task(&domain))
     }
 
     fn park(&self, due: u64, task: fn(&Self)) -> bool {
-        let domain = self.0.worker_ref();
-        lazy_timer::park(parked_at(self, due), move || task(Self::of(&domain)))
+        let domain = self.clone();
+        lazy_timer::park(parked_at(self, due), move || task(&domain))
     }
 }

@@ -77,11 +77,6 @@
 //! after it. So a section of the current index keeps no leader waiting, and [`SrcuReaders::repin`] lets it continue. If
 //! that index is to be drained, the leader flips. Once the thread sees that, it ends the section. As for new sections,
 //! a thread that sees the flip late only delays the end.
-//!
-//! # Domains without a handle
-//!
-//! Guards borrow a handle. When the last handle has been dropped no section is in use, even if a guard was leaked.
-//! Grace periods then end at once ([`SrcuReaders::close`]), so that queued callbacks can run.
 
 use core::convert::Infallible;
 use core::num::NonZeroU32;
@@ -152,14 +147,10 @@ pub struct SrcuReaders {
     reader_line: CachePadded<ReaderLine>,
     /// The count of sections that the leader sleeps for, in two's complement, above a number that each wake-up changes.
     awaited: CachePadded<Futex>,
-    /// 1 when there is no handle any more.
-    closed: AtomicU64,
     /// The sections that were open when this process was forked.
     sections_at_fork: AtomicU64,
     /// Where the domain was made.
     site: &'static Location<'static>,
-    /// Hazard pointers protect values of the domain.
-    has_hazard_pointers: bool,
     #[cfg(feature = "section-locations")]
     pub sites: SectionSites,
     counters: CachePadded<GpCounters>,
@@ -183,15 +174,13 @@ pub struct PendingDrain {
 }
 
 impl SrcuReaders {
-    pub fn new(site: &'static Location<'static>, has_hazard_pointers: bool) -> Self {
+    pub fn new(site: &'static Location<'static>) -> Self {
         let (idx, wake_request) = (AtomicU64::new(0), AtomicU64::new(NO_IDX));
         Self {
             reader_line: CachePadded::new(ReaderLine { idx, wake_request, words: CpuCounters::new() }),
             awaited: CachePadded::new(Futex::new(0)),
-            closed: AtomicU64::new(0),
             sections_at_fork: AtomicU64::new(0),
             site,
-            has_hazard_pointers,
             #[cfg(feature = "section-locations")]
             sites: SectionSites::new(),
             counters: CachePadded::new(GpCounters::new()),
@@ -339,14 +328,10 @@ impl SrcuReaders {
             }
             detector.will_wait_for_sections(|| active);
             let more = active.min(MAX_AWAITED) * ONE;
-            // Acquire: sees that the domain is closed; pairs with the second Release in `close`.
-            let mut awaited = self.awaited.fetch_add(more, Acquire).wrapping_add(more);
-            if self.is_closed() {
-                break;
-            }
+            // Relaxed: the swap acquires.
+            let mut awaited = self.awaited.fetch_add(more, Relaxed).wrapping_add(more);
             while count(awaited) > 0 {
                 self.awaited.wait_timeout(awaited, NonZeroU32::MAX, detector.next_report_in());
-                // Relaxed: the swap acquires.
                 awaited = self.awaited.load(Relaxed);
                 detector.check(|_| self.stalled_sections(idx).map(|(sections, _)| sections));
             }
@@ -361,23 +346,6 @@ impl SrcuReaders {
             let begun_at = self.begun_at();
             (StalledReaders::Sections { count, begun_at, site: self.site, inherited }, count)
         })
-    }
-
-    /// Ends grace periods, as there is no handle any more.
-    pub fn close(&self) {
-        // Release: publishes what was done through the handles; pairs with the Acquire in `is_closed`.
-        self.closed.store(1, Release);
-        // Release: a leader that changes `awaited` after this finds the domain closed; pairs with the Acquire of the
-        // `fetch_add` in `sleep_for`. A leader that has changed it before is woken. Its lower half is smaller than this
-        // one, as there are fewer wake-ups.
-        self.awaited.swap(u64::from(u32::MAX), Release);
-        step!("close-does-not-wake", self.awaited.wake(1, NonZeroU32::MAX));
-    }
-
-    fn is_closed(&self) -> bool {
-        // Acquire: sees what was done through the handles; pairs with the first Release in `close`. A leader that
-        // misses it is woken.
-        self.closed.load(Acquire) != 0
     }
 
     /// Resets the readers in the child of a fork, at which `sections` were open.
@@ -411,14 +379,8 @@ impl ReaderSet for SrcuReaders {
         let busy = Idx::of(self.reader_line.idx.load(Relaxed));
         let idle = busy.other();
         let spins = &mut budget(SPINS);
-        let is_closed = self.is_closed();
-        // A. Without handles only for hazard pointers, which may outlive these.
-        if !is_closed || self.has_hazard_pointers {
-            step!("grace-period-unfenced", self.counters.heavy_fence());
-        }
-        if is_closed {
-            return Ok(());
-        }
+        // A.
+        step!("grace-period-unfenced", self.counters.heavy_fence());
         step!(
             "idle-index-skipped",
             if !self.check_zero(idle, spins) {

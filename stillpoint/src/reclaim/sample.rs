@@ -54,7 +54,7 @@ fn grace_period<R: ReaderSet>(engine: &Engine<R>) -> Option<Value> {
     let (mut threads, mut sections) = (Vec::new(), Vec::new());
     match awaited {
         StalledReaders::Threads(readers) => threads.extend(readers.into_iter().map(thread)),
-        StalledReaders::Sections { begun_at, .. } | StalledReaders::Handles { begun_at, .. } => {
+        StalledReaders::Sections { begun_at, .. } => {
             sections
                 .extend(begun_at.into_iter().map(|(at, count)| json!({ "at": place(at), "count": count })));
         }

@@ -1,28 +1,28 @@
 //! Domains as values: handles, and the state that they share.
 //!
-//! | count | of | when it drops to zero |
-//! |---|---|---|
-//! | `handles` | [`Domain`]s of the program, including those in pointers, cookies, retired values and owned guards | no section can be open: see [`SrcuReaders::close`] |
-//! | `internal_refs` | tasks of the library, and one for all handles | the memory is freed |
+//! A [`Domain`] is a counted handle. The program has them in its variables, and in pointers, cookies, retired values
+//! and owned guards; the library has one in each task that works for the domain. Guards borrow a handle and are not
+//! counted.
 //!
-//! Guards borrow a handle and are not counted. So without handles no thread can read or defer, and deferred callbacks
-//! run at once: in a worker, or, if none can be started, in the thread that drops the last handle. (In a stall hook they
-//! are leaked then: the thread may be the leader whose grace period they wait for.)
+//! After the last handle no thread can read or defer, and no thread works for the domain, so its memory is freed. Its
+//! callbacks have run by then: a task that is to run them has a handle until the queues are empty. Only if no thread
+//! could be started are callbacks left: the thread that drops the last handle runs them. (If a guard was leaked, no
+//! grace period can end. They are leaked with it, and so is the domain. A callback that owns a handle of its own
+//! domain keeps that: without threads, `barrier` runs it.)
 
 use core::alloc::Layout;
 use core::convert::Infallible;
 use core::fmt;
-use core::mem::ManuallyDrop;
-use core::ops::Deref;
 use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use super::fork;
 use super::guard::{Guard, Section};
-use super::handle_counts::HandleCounts;
+use super::handles::Handles;
 use super::state::SrcuState;
 use crate::EnterSection;
+use crate::grace_period::engine::ReaderSet as _;
 #[cfg(feature = "capi")]
 use crate::readers::srcu::Idx;
 use crate::readers::srcu::SrcuReaders;
@@ -72,7 +72,7 @@ pub struct Domain {
 struct Inner {
     /// First, so that it has the address of `Inner`: see [`check_section`](crate::Domain::check_section).
     shared: SrcuState,
-    counts: HandleCounts,
+    handles: Handles,
     /// The memory of this value.
     memory: Memory,
 }
@@ -162,10 +162,6 @@ impl Domain {
         &self.inner().shared
     }
 
-    pub(super) fn counts(&self) -> &HandleCounts {
-        &self.inner().counts
-    }
-
     #[inline(always)]
     #[track_caller]
     fn inner(&self) -> &Inner {
@@ -173,13 +169,6 @@ impl Domain {
         let inner = self.inner.load(Acquire);
         // SAFETY: not freed while there is a handle.
         if let Some(inner) = unsafe { inner.as_ref() } { inner } else { self.make_slow() }
-    }
-
-    /// Keeps the domain for a task of the library, which makes no handle and begins no section once the last handle is
-    /// gone.
-    pub(crate) fn worker_ref(&self) -> WorkerRef {
-        self.counts().add_internal_ref();
-        WorkerRef(ManuallyDrop::new(self.alias()))
     }
 
     /// Returns what each domain does now.
@@ -192,29 +181,39 @@ impl Domain {
         fork::for_each(|shared| {
             let inner = shared.cast::<Inner>().cast_mut();
             // SAFETY: the state is the first field of `Inner`, by whose pointer it was listed, and is not freed before
-            // this closure returns, nor later if the reference has been counted.
-            if domains.len() < domains.capacity() && unsafe { (*inner).counts.try_add_internal_ref() } {
+            // this closure returns, nor later if the handle has been counted.
+            if domains.len() < domains.capacity() && unsafe { (*inner).handles.try_add() } {
                 // SAFETY: as above.
                 let site = unsafe { (*inner).shared.readers().site() };
-                let domain = Self { inner: AtomicPtr::new(inner), site, keep: None };
-                domains.push(WorkerRef(ManuallyDrop::new(domain)));
+                domains.push(Self { inner: AtomicPtr::new(inner), site, keep: None });
             }
         });
-        domains.into_iter().map(|domain| DomainSample::of(&*domain))
+        domains.into_iter().map(|domain| DomainSample::of(&domain))
     }
 
-    /// Returns a handle that the caller has counted.
-    fn alias(&self) -> Self {
-        // Relaxed: `inner` has been called. Not a pointer that is derived from a reference, as `free` could not use
-        // that.
-        Self { inner: AtomicPtr::new(self.inner.load(Relaxed)), site: self.site, keep: self.keep }
+    fn has_callbacks(&self) -> bool {
+        self.queues().any(|queue| queue.completed() < queue.tail())
+    }
+
+    /// The last handle has been dropped, and callbacks are left. Returns `true` if the domain can be freed, `false`
+    /// if there are handles, or the callbacks cannot run.
+    #[cold]
+    fn run_left(&self) -> bool {
+        let Inner { shared, handles, .. } = self.inner();
+        if shared.readers().is_any_inside() {
+            return false;
+        }
+        // Tasks get theirs from this one.
+        handles.add();
+        shared.core.callbacks.run_left(self);
+        handles.drop_one() && !self.has_callbacks()
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
     fn make_slow(&self) -> &Inner {
-        let readers = SrcuReaders::new(self.site, self.keep.is_some());
+        let readers = SrcuReaders::new(self.site);
         // A global allocator that enters recurses from either allocation, and then wins the race below. `prepare`
         // chooses the backend of the fence.
         let memory = if readers.prepare() { Memory::zeroed(Layout::new::<Inner>()) } else { None };
@@ -226,20 +225,23 @@ impl Domain {
         let ours = unsafe {
             fresh.write(Inner {
                 shared: SrcuState::new(readers, self.keep),
-                counts: HandleCounts::new(),
+                handles: Handles::new(),
                 memory,
             });
             fresh.as_ref()
         };
         // Before other threads see it: a fork must find it.
-        // SAFETY: `free` unlists it. Not a pointer that is derived from a reference, as in `alias`.
+        // SAFETY: `free` unlists it. Not a pointer that is derived from a reference, as in `clone`.
         unsafe { fork::enlist(&raw const (*fresh.as_ptr()).shared) };
         // Release: publishes the state; pairs with the Acquire in `inner`. Acquire: the state of a faster thread.
         match self.inner.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => ours,
             Err(faster) => {
-                // SAFETY: the reference of all handles, of which there will be none.
-                unsafe { release(fresh.as_ptr()) };
+                // Another thread may have found it in the list.
+                if ours.handles.drop_one() {
+                    // SAFETY: this was the last handle.
+                    unsafe { free(fresh.as_ptr()) };
+                }
                 // SAFETY: as in `inner`.
                 unsafe { &*faster }
             }
@@ -249,7 +251,7 @@ impl Domain {
 
 /// # Safety
 ///
-/// `inner` is the pointer from `make_slow`, which the caller does not use again.
+/// `inner` is the pointer from `make_slow`. There is no handle any more, and the caller does not use it again.
 #[cold]
 unsafe fn free(inner: *mut Inner) {
     // SAFETY: the caller's contract.
@@ -261,20 +263,6 @@ unsafe fn free(inner: *mut Inner) {
     }
 }
 
-/// Drops an internal reference.
-///
-/// # Safety
-///
-/// As for [`free`], and the reference was counted in `internal_refs`.
-unsafe fn release(inner: *mut Inner) {
-    // SAFETY: the caller's reference still keeps it, unless it was the last.
-    unsafe {
-        if (*inner).counts.drop_internal_ref() {
-            free(inner);
-        }
-    }
-}
-
 impl Clone for Domain {
     /// Returns another handle of the same domain.
     ///
@@ -283,8 +271,10 @@ impl Clone for Domain {
     /// If there is no memory for the first use.
     #[track_caller]
     fn clone(&self) -> Self {
-        self.counts().add_handle();
-        self.alias()
+        self.inner().handles.add();
+        // Relaxed: `inner` has been called. Not a pointer that is derived from a reference, as `free` could not use
+        // that.
+        Self { inner: AtomicPtr::new(self.inner.load(Relaxed)), site: self.site, keep: self.keep }
     }
 }
 
@@ -292,13 +282,10 @@ impl Drop for Domain {
     fn drop(&mut self) {
         let inner = *self.inner.get_mut();
         // SAFETY: this handle keeps it.
-        let Some(Inner { shared, counts, .. }) = (unsafe { inner.as_ref() }) else { return };
-        if counts.drop_handle() {
-            shared.readers().close();
-            shared.core.callbacks.close(&*self);
-            counts.notify_no_handles();
-            // SAFETY: this was the last handle, and all handles have one internal reference.
-            unsafe { release(inner) };
+        let Some(Inner { handles, .. }) = (unsafe { inner.as_ref() }) else { return };
+        if handles.drop_one() && (!self.has_callbacks() || self.run_left()) {
+            // SAFETY: there is no handle any more.
+            unsafe { free(inner) };
         }
     }
 }
@@ -323,25 +310,6 @@ impl Default for Domain {
 impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Domain").field("made_at", &self.site).finish_non_exhaustive()
-    }
-}
-
-/// A task's handle, counted in `internal_refs` only.
-#[derive(Debug)]
-pub(crate) struct WorkerRef(ManuallyDrop<Domain>);
-
-impl Deref for WorkerRef {
-    type Target = Domain;
-
-    fn deref(&self) -> &Domain {
-        &self.0
-    }
-}
-
-impl Drop for WorkerRef {
-    fn drop(&mut self) {
-        // SAFETY: counted in `internal_refs` by `worker_ref`.
-        unsafe { release(*self.0.inner.get_mut()) };
     }
 }
 
@@ -430,12 +398,12 @@ impl RawDomain for Domain {
     }
 
     fn submit(&self, task: fn(&Self)) -> bool {
-        let domain = self.worker_ref();
+        let domain = self.clone();
         worker_pool::submit(move || task(&domain))
     }
 
     fn park(&self, due: u64, task: fn(&Self)) -> bool {
-        let domain = self.worker_ref();
+        let domain = self.clone();
         lazy_timer::park(parked_at(self, due), move || task(&domain))
     }
 }

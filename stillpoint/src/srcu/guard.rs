@@ -18,8 +18,8 @@ use crate::readers::srcu::Idx;
 ///
 /// It borrows a handle of the domain. While it exists, no grace period of the domain that begins can end.
 ///
-/// The section of a leaked guard (`mem::forget`) never ends: grace periods wait for it until the last handle of the
-/// domain is dropped, and are [reported](crate::rcu::set_stall_hook).
+/// The section of a leaked guard (`mem::forget`) never ends: grace periods wait for it for ever, and are
+/// [reported](crate::rcu::set_stall_hook).
 ///
 /// ```
 /// use stillpoint::srcu::Domain;

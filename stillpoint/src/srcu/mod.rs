@@ -44,13 +44,10 @@
 //!
 //! A [`Domain`] is a handle, and a clone is another one; each [`Rcu`](crate::rcu::Rcu),
 //! [`Retired`](crate::rcu::Retired), [`GracePeriod`](crate::rcu::GracePeriod) and [`OwnedGuard`] holds one. When the
-//! last handle is dropped, no section can be open. Deferred callbacks then run at once: in a worker, or, if none can be
-//! started, in the thread that drops the handle. That thread may be running one of the domain's own callbacks. (In a
-//! [stall hook](crate::rcu::set_stall_hook) without threads, the callbacks are leaked.)
-//! [`Domain::close`] drops a handle, and waits until there are no others and all callbacks have run.
-//!
-//! The end of the program waits for none of this: end `main` with [`Domain::close`], or with
-//! [`barrier`](crate::Domain::barrier) for a domain that stays open, such as a `static`.
+//! last handle is dropped, no section can be open. Deferred callbacks still run as if there were one, lazy ones
+//! within ten seconds: in a worker, or, if none can be started, in the thread that drops the handle. Then the memory
+//! is freed. To wait until they have run, call [`barrier`](crate::Domain::barrier) before. The end of the program
+//! waits for none of this: see [what a program does at its end](crate::guide::async_code#shutdown).
 //!
 //! # Stalls
 //!
@@ -74,7 +71,7 @@
 //! - *Sections that were open at the fork are open in the child.* The forking thread ends its own there as in the
 //!   parent. Those of other threads never end: grace periods of that domain wait for ever, and the stall report says
 //!   why. Domains without an open section, and new ones, work.
-//! - *Handles of other threads are never dropped in the child*, so such a domain is not [closed](Domain::close) there.
+//! - *Handles of other threads are never dropped in the child*, so such a domain is not freed there.
 //! - A guard that another thread took or dropped during the fork must not be used or dropped in the child.
 //!
 //! # Trade-offs
@@ -83,8 +80,8 @@
 //!   that wait for a client should have a domain of their own.
 //! - `synchronize`, `barrier` and the `.await` of a grace period inside a section of the same domain never return, and
 //!   the library cannot detect that. The same goes for two tasks that wait inside sections of each other's domains.
-//! - A leaked guard keeps all grace periods of its domain from ending, until the last handle is dropped; a leaked
-//!   [`OwnedGuard`], which holds a handle, for ever.
+//! - A leaked guard keeps all grace periods of its domain from ending, for ever, also without a handle: what is
+//!   deferred then is leaked, too.
 //! - A grace period sums four words of every CPU that the machine may ever have. With hundreds of CPUs that takes some
 //!   microseconds, about as long as the heavy fence. A domain takes 4 KiB, and 128 bytes for each such CPU.
 //! - Threads that retire values while the backlog exceeds its [limits](crate::Domain::set_limits) continue at about a mebibyte
@@ -95,16 +92,13 @@
 //!
 //! McKenney, *Sleepable RCU* (2006); the Linux kernel's Tree SRCU. The source (`readers/srcu.rs`) argues the algorithm.
 
-mod close;
-mod close_waiters;
 mod domain;
 mod fork;
 mod guard;
-mod handle_counts;
+mod handles;
 mod owned_guard;
 mod state;
 
-pub use close::Close;
 pub use domain::Domain;
 pub use guard::{Guard, Section};
 pub use owned_guard::OwnedGuard;

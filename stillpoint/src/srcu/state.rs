@@ -3,7 +3,6 @@
 use core::cell::Cell;
 use core::ptr;
 
-use super::close_waiters::CloseWaiters;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::Core;
@@ -21,7 +20,6 @@ pub(super) struct SrcuState {
     pub(super) queues: StripedQueues,
     /// If hazard pointers protect values of this domain.
     pub(super) hazards: Option<Hazards>,
-    pub(super) close_waiters: CloseWaiters,
     /// The neighbours in the list; used under its lock, like `sections_before_fork`.
     pub(super) next: Cell<*const SrcuState>,
     pub(super) previous: Cell<*const SrcuState>,
@@ -39,7 +37,6 @@ impl SrcuState {
             core: Core::new(readers, NAME),
             queues: StripedQueues::new(),
             hazards: keep.map(|keep| Hazards::that_keep_elsewhere(pointers::TABLE.records(), keep)),
-            close_waiters: CloseWaiters::new(),
             next: Cell::new(ptr::null()),
             previous: Cell::new(ptr::null()),
             sections_before_fork: Cell::new([0; 2]),
@@ -61,7 +58,6 @@ impl SrcuState {
         unsafe {
             self.readers().reset_in_child(sections);
             self.queues.reset_in_child();
-            self.close_waiters.reset_in_child();
             self.core.reset_in_child();
             if let Some(hazards) = &self.hazards {
                 hazards.reset_in_child();

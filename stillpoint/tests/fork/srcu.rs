@@ -4,13 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier, Mutex};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
 use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu, set_stall_hook, set_stall_timeout};
-use stillpoint::srcu::{Close, Domain};
+use stillpoint::srcu::Domain;
 use support::fork::{in_child, is_alone};
 use support::tracked::Tracked;
 use support::until::until;
@@ -153,16 +153,6 @@ fn srcu_work_deferred_before_a_fork_runs_in_the_parent() {
     assert_eq!(calls.load(Acquire), 200);
 }
 
-/// Other threads wait, defer, create domains and drop them. No thread holds a guard of `quiet`.
-/// Records that it was called.
-struct Flag(AtomicBool);
-
-impl Wake for Flag {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Release);
-    }
-}
-
 #[test]
 fn child_does_not_wait_for_callbacks_of_the_parent() {
     static DOMAIN: Domain = Domain::new();
@@ -199,35 +189,7 @@ fn child_does_not_wait_for_callbacks_of_the_parent() {
     assert_eq!(called.load(Acquire), 1);
 }
 
-#[test]
-fn child_closes_a_domain_that_the_parent_is_closing() {
-    if !is_alone(child_closes_a_domain_that_the_parent_is_closing) {
-        return;
-    }
-    let is_polled_ready = |close: &mut Close, flag: &Arc<Flag>| {
-        let waker = Waker::from(Arc::clone(flag));
-        Pin::new(close).poll(&mut Context::from_waker(&waker)).is_ready()
-    };
-    let flag = Arc::new(Flag(AtomicBool::new(false)));
-    let domain = Domain::new();
-    let guard = domain.enter_owned();
-    let mut close = domain.close();
-    assert!(!is_polled_ready(&mut close, &flag));
-    // Drops its copy of the guard in both processes.
-    in_child(|| {
-        let flag = Arc::new(Flag(AtomicBool::new(false)));
-        assert!(!is_polled_ready(&mut close, &flag));
-        drop(guard);
-        until(|| flag.0.load(Acquire));
-        assert!(is_polled_ready(&mut close, &flag));
-        let own = Domain::new();
-        exercise(&own);
-        own.close().wait();
-    });
-    until(|| flag.0.load(Acquire));
-    assert!(is_polled_ready(&mut close, &flag));
-}
-
+/// Other threads wait, defer, create domains and drop them. No thread holds a guard of `QUIET`.
 #[test]
 fn children_of_a_busy_process_work() {
     const FORKS: usize = 30;

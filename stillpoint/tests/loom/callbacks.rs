@@ -536,27 +536,6 @@ fn second_barrier_goes_on_when_the_first_stops_being_the_worker() {
     });
 }
 
-/// Refutes: close-not-announced
-#[test]
-fn caller_that_acts_as_the_worker_of_a_closed_domain_runs_all() {
-    check(0, 1, || {
-        let domain = Domain::new();
-        // No worker can be started.
-        domain.0.refused.store(100, Relaxed);
-        let own = [domain.register(), domain.register()];
-        domain.defer(own[0], Call);
-        let t = domain.spawn(1, move |domain| {
-            // The caller of `barrier` has yielded, for want of a worker, and is to find nothing yet.
-            thread::yield_now();
-            domain.defer(own[1], Call);
-            domain.0.state.core.callbacks.close(domain);
-        });
-        domain.barrier().unwrap();
-        t.join().unwrap();
-        assert_eq!([domain.count(0), domain.count(1)], [1, 1], "a callback was forgotten");
-    });
-}
-
 /// Refutes: start-failure-without-notify
 #[test]
 fn barrier_goes_on_when_a_throttled_caller_gets_no_worker() {

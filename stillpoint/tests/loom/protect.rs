@@ -2,17 +2,15 @@
 //!
 //! A freed value is 0, and its memory stays.
 
-use std::panic::Location;
 use std::ptr::null_mut;
 
 use crate::own::{Readers, Value, boxed, read};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use stillpoint::grace_period::engine::{Denied, Engine, GpCookie, ReaderSet};
+use stillpoint::grace_period::engine::{Denied, Engine, GpCookie};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::{ExitPath, Reader};
 use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
-use stillpoint::readers::srcu::SrcuReaders;
 use stillpoint::reclaim::callback::{Callback, Data, Panicked};
 use stillpoint::reclaim::domain::{Core, RawDomain};
 use stillpoint::reclaim::hazards::Hazards;
@@ -41,27 +39,21 @@ fn free(value: *mut Value) {
 }
 
 /// Grace periods, hazard pointers, and two published values.
-struct State<R = ThreadReaders<()>> {
-    engine: Engine<R>,
+struct State {
+    engine: Engine<ThreadReaders<()>>,
     records: &'static Records,
     published: [PublishedPtr<Value>; 2],
 }
 
 // SAFETY: loom checks every access of the cells.
-unsafe impl<R> Sync for State<R> {}
+unsafe impl Sync for State {}
 // SAFETY: as above.
-unsafe impl<R> Send for State<R> {}
+unsafe impl Send for State {}
 
 impl State {
     fn new() -> Arc<Self> {
-        Self::of(ThreadReaders::new(ReaderProtocol::Hazards))
-    }
-}
-
-impl<R: ReaderSet> State<R> {
-    fn of(readers: R) -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(readers, || "State"),
+            engine: Engine::new(ThreadReaders::new(ReaderProtocol::Hazards), || "State"),
             records: records(),
             published: [7, 8].map(|value| PublishedPtr::new(boxed(value))),
         })
@@ -91,11 +83,7 @@ impl<R: ReaderSet> State<R> {
 }
 
 /// Runs `body` as reader number `index`.
-fn spawn<R: ReaderSet + 'static>(
-    state: &Arc<State<R>>,
-    index: usize,
-    body: impl FnOnce(&State<R>) + 'static,
-) -> thread::JoinHandle<()> {
+fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) -> thread::JoinHandle<()> {
     let state = state.clone();
     thread::spawn(move || interruptible(index, || body(&state)))
 }
@@ -127,23 +115,6 @@ fn protected_value_is_not_freed() {
 #[test]
 fn pointer_that_changed_meanwhile_is_protected_again() {
     protect_beside(2);
-}
-
-/// The domain is a value without handles: no section can be open.
-/// Refutes: closed-grace-period-unfenced
-#[test]
-fn protected_value_outlives_the_handles_of_its_domain() {
-    check(0, 3, || {
-        let state = State::of(SrcuReaders::new(Location::caller(), true));
-        let slot = slot(state.records);
-        let t = spawn(&state, 0, move |state| {
-            read(state.protect(slot, 0));
-            slot.clear();
-        });
-        state.engine.readers().close();
-        state.replace(0);
-        t.join().unwrap();
-    });
 }
 
 /// Refutes: Slot::set:Release

@@ -6,7 +6,6 @@
 )]
 
 mod callbacks;
-mod close;
 mod flush;
 mod guard;
 mod lazy;

@@ -1,10 +1,8 @@
-//! How callers wait until the worker has run all callbacks: barriers, and the end of a domain. A caller for which no
-//! worker can be started works itself.
+//! How callers wait until the worker has run all callbacks. A caller for which no worker can be started works itself.
 
 use core::task::Waker;
 
 use crate::grace_period::engine::Denied;
-use crate::grace_period::stall;
 use crate::reclaim::domain::{CallbackWorker, RawDomain};
 use crate::reclaim::poller::WaiterId;
 use crate::reclaim::queue::Pending;
@@ -67,33 +65,21 @@ impl CallbackWorker {
         Ok(())
     }
 
-    /// Has all callbacks run now, by a worker, or by this thread if none can be started. Nothing is pushed any more,
-    /// and there are no readers.
-    ///
-    /// A thread that acts as the worker until its own condition holds continues until all have run: it looks for this
-    /// after it has changed the state, and this thread changes the state afterwards (invariant 3 of the worker's state).
-    pub fn close(&self, domain: &impl RawDomain) {
-        // Relaxed, both: ordered by `wake`.
-        self.urgent.fetch_add(1, Relaxed);
-        step!("close-not-announced", self.closed.store(1, Relaxed));
-        if self.pending(domain) != Pending::None && self.state.wake() {
-            self.provide_or_work(domain, &|| false);
+    /// Has callbacks run that no worker could be started for, by a worker if one can be started now, or by this thread.
+    /// They stay if the heavy fence is denied. The caller has the only handle, and there are no readers.
+    pub fn run_left(&self, domain: &impl RawDomain) {
+        let failures = self.failures.load(Relaxed);
+        let _expedite = self.expedite();
+        if self.state.wake() {
+            self.provide_or_work(domain, &|| self.failures.load(Relaxed) != failures);
         }
     }
 
     /// The caller must provide a worker: starts one, or works until `stop` returns `true` if none can be started.
     fn provide_or_work(&self, domain: &impl RawDomain, stop: &dyn Fn() -> bool) {
-        if start_worker(domain) {
-            return;
+        if !start_worker(domain) {
+            self.work(domain, stop);
         }
-        if stall::is_reporting() {
-            // A grace period waits for this thread: the last handle was dropped in a stall hook. The callbacks stay, or
-            // a thread that waits for the domain to close is their worker.
-            self.state.give_up();
-            self.progress.notify_all();
-            return self.rounds.dismiss(&self.urgent);
-        }
-        self.work(domain, stop);
     }
 
     /// Polls a barrier that is a future, whose number is 0 before its first poll and after its last one.

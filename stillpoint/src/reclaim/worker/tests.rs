@@ -2,22 +2,18 @@
 
 use core::convert::Infallible;
 use core::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicI32};
-use std::sync::mpsc::channel;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use super::*;
 use crate::grace_period::engine::Denied;
-use crate::grace_period::stall;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::backlog::{MayWait, THROTTLE_TIMEOUT};
 use crate::reclaim::blocks::BLOCK;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::Core;
-use crate::sys::thread::tid;
-use support::asleep::sleeps;
 use support::deadline::deadline;
 use support::until::until;
 
@@ -38,7 +34,7 @@ struct Domain<F> {
 
 impl<F: Fn() -> bool> Domain<F> {
     fn new(start: F) -> Self {
-        let core = Core::new(SrcuReaders::new(Location::caller(), false), || "test");
+        let core = Core::new(SrcuReaders::new(Location::caller()), || "test");
         let (parked, is_taken) = (Mutex::new(Vec::new()), AtomicBool::new(false));
         let queue = Queue::new();
         Self { core, queue, parked, is_taken, parks: true, is_denied: false, start }
@@ -130,37 +126,18 @@ fn domain_whose_task_is_taken_before_it_is_parked_gets_another() {
 }
 
 #[test]
-fn barrier_goes_on_when_the_last_handle_is_dropped_in_a_stall_hook_and_no_worker_starts() {
+fn callbacks_left_without_a_worker_run_in_the_caller_unless_the_fence_is_denied() {
     let _running = deadline();
-    let (waiter, dropper) = (AtomicI32::new(0), tid());
-    let (begin, begins) = channel();
-    let begins = Mutex::new(begins);
-    // Another thread calls `barrier` when there is to be a worker.
-    let domain = Domain::new(|| {
-        if tid() != dropper {
-            return false;
+    for is_denied in [false, true] {
+        let domain = Domain { is_denied, ..Domain::new(|| false) };
+        for lazy in [false, true] {
+            // SAFETY: no other thread pushes.
+            let _ = unsafe { domain.queue.push(Callback::call(|| (), None), lazy) };
         }
-        begin.send(()).expect("the waiter exists");
-        while !sleeps(waiter.load(Relaxed)) {
-            thread::yield_now();
-        }
-        false
-    });
-    let worker = domain.worker();
-    // SAFETY: no other thread pushes.
-    let _ = unsafe { domain.queue.push(Callback::call(|| (), None), false) };
-    thread::scope(|s| {
-        let waits = || {
-            begins.lock().expect("no thread panics").recv().expect("it begins");
-            // From here on it sleeps in `barrier` only.
-            waiter.store(tid(), Relaxed);
-            worker.barrier(&domain)
-        };
-        let waiting = s.spawn(waits);
-        stall::while_reporting(|| worker.close(&domain));
-        assert_eq!(waiting.join().expect("it returns"), Ok(()));
-    });
-    assert_eq!(domain.queue.completed(), 1);
+        domain.worker().run_left(&domain);
+        assert_eq!(domain.queue.completed(), if is_denied { 0 } else { 2 });
+        assert!(domain.worker().state.has_no_worker());
+    }
 }
 
 /// Returns a worker above its limit, with callbacks in the queue of the domain.
