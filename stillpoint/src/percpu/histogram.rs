@@ -61,18 +61,12 @@ impl Histogram {
         self.words.add(FIRST + bucket(value), 1);
     }
 
-    /// Returns the sum of all values that were recorded before, wrapping around. It may include some that are being
-    /// recorded.
-    pub fn sum(&self) -> u64 {
-        self.words.sum(SUM)
-    }
-
     /// Returns the counts and the sum of all values that were recorded before. They may include some that are being
     /// recorded. The sum includes each value that is counted.
     pub fn snapshot(&self) -> Snapshot {
         // In this order: a sum of counts acquires the adds to the sum that precede those to the counts.
         let counts = (0..BUCKETS).map(|bucket| self.words.sum(FIRST + bucket)).collect();
-        Snapshot { counts, sum: self.sum() }
+        Snapshot { counts, sum: self.words.sum(SUM) }
     }
 
     /// Allocates memory now, so that the first [`record`](Self::record) does not.

@@ -100,15 +100,10 @@ impl<T> IntoInner<T> {
         if self.handoff.given.wait(Some(timeout)) { Ok(self.take()) } else { Err(self) }
     }
 
-    /// Returns `true` if all clones are gone.
-    pub fn is_ready(&self) -> bool {
-        self.handoff.given.has_happened()
-    }
-
     /// Takes the value, which has been given.
     #[track_caller]
     fn take(&self) -> T {
-        debug_assert!(self.is_ready());
+        debug_assert!(self.handoff.given.has_happened());
         // SAFETY: used by this alone since the event, which the caller has seen.
         unsafe { (*self.handoff.value.get()).take() }.expect("the value is given once")
     }
@@ -131,6 +126,8 @@ impl<T> Drop for IntoInner<T> {
 
 impl<T> fmt::Debug for IntoInner<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoInner").field("is_ready", &self.is_ready()).finish_non_exhaustive()
+        f.debug_struct("IntoInner")
+            .field("is_ready", &self.handoff.given.has_happened())
+            .finish_non_exhaustive()
     }
 }

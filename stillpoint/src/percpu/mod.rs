@@ -87,7 +87,7 @@ pub use into_inner::IntoInner;
 pub use pool::Pool;
 #[cfg(feature = "percpu")]
 pub use ref_count::{RefCount, Reference, Zero};
-pub use rseq::cpu_number::{concurrency_id, cpu};
+pub use rseq::cpu_number::cpu;
 #[cfg(stillpoint_faults)]
 pub use rseq::faults;
 pub use rseq::registration::{AlreadyChosen, Mode, Report, choose, register_thread, report};

@@ -1,9 +1,7 @@
 //! Counts of references or operations that end: see [`RefCount`].
 
-use core::cell::UnsafeCell;
 use core::fmt;
 use core::future::Future;
-use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::time::Duration;
@@ -15,7 +13,7 @@ use super::event::{Event, WaiterId};
 /// current CPU, until it is [killed](Self::kill). Then it finds out when it is zero.
 ///
 /// For shutdown: each request counts itself in and out, which all CPUs do without contention. `kill` admits no more
-/// requests, and [`wait`](Self::wait), a future or a callback says when the last has ended.
+/// requests, and [`wait`](Self::wait) or a future says when the last has ended.
 ///
 /// The count begins with one reference, the *initial* one, which [`kill`](Self::kill) puts. Before that it is never zero,
 /// and has no value that could be read. `kill` switches to one shared count: it makes the running threads execute a fence,
@@ -64,39 +62,12 @@ use super::event::{Event, WaiterId};
 pub struct RefCount {
     count: Count,
     zero: Event,
-    /// Taken by the thread that finds zero.
-    callback: UnsafeCell<Option<Box<dyn FnOnce() + Send>>>,
 }
-
-// SAFETY: the callback is accessed by the one thread that finds zero (5 of `count`), after the creation, or by the owner of
-// the count. It is `Send`.
-unsafe impl Sync for RefCount {}
-impl UnwindSafe for RefCount {}
-impl RefUnwindSafe for RefCount {}
 
 impl RefCount {
     /// Creates a count of one, that is alive. Does not allocate.
     pub const fn new() -> Self {
-        Self { count: Count::new(), zero: Event::new(), callback: UnsafeCell::new(None) }
-    }
-
-    /// Creates a count that calls `callback` when it is zero: once, in the thread that puts the last reference or kills
-    /// the count, before [`wait`](Self::wait) returns and futures are ready. If it panics, so does that `put` or `kill`,
-    /// after the others have been woken. A count that is dropped before drops `callback`.
-    ///
-    /// ```
-    /// use stillpoint::percpu::RefCount;
-    ///
-    /// let (send, receive) = std::sync::mpsc::channel();
-    /// let count = RefCount::with_callback(move || send.send("zero").unwrap());
-    /// count.get();
-    /// count.kill();
-    /// assert!(receive.try_recv().is_err());
-    /// count.put();
-    /// assert_eq!(receive.try_recv(), Ok("zero"));
-    /// ```
-    pub fn with_callback(callback: impl FnOnce() + Send + 'static) -> Self {
-        Self { callback: UnsafeCell::new(Some(Box::new(callback))), ..Self::new() }
+        Self { count: Count::new(), zero: Event::new() }
     }
 
     /// Takes memory now, so that the first [`get`](Self::get) does not: for signal handlers.
@@ -130,18 +101,16 @@ impl RefCount {
         self.try_get().then(|| Reference(self))
     }
 
-    /// Puts a reference, in any thread. The last one, after [`kill`](Self::kill), calls the callback and wakes those that
-    /// wait.
+    /// Puts a reference, in any thread. The last one, after [`kill`](Self::kill), wakes those that wait.
     ///
     /// # Panics
     ///
-    /// If there was no reference. While the count is alive that cannot be known: then `kill` panics. If the callback
-    /// panics.
+    /// If there was no reference. While the count is alive that cannot be known: then `kill` panics.
     #[inline]
     #[track_caller]
     pub fn put(&self) {
         if self.count.put() {
-            self.finish();
+            self.zero.set();
         }
     }
 
@@ -150,16 +119,16 @@ impl RefCount {
     ///
     /// # Panics
     ///
-    /// If there were more puts than gets; the count is zero then, as if they were as many. If the callback panics. If the kernel denies
-    /// `membarrier(2)` now, although it allowed it before; then the count never becomes zero.
+    /// If there were more puts than gets; the count is zero then, as if they were as many. If the kernel denies `membarrier(2)`
+    /// now, although it allowed it before; then the count never becomes zero.
     #[track_caller]
     pub fn kill(&self) -> bool {
         match self.count.kill() {
             Killed::Again => return false,
             Killed::Pending => {}
-            Killed::Zero => self.finish(),
+            Killed::Zero => self.zero.set(),
             Killed::Overdrawn(puts) => {
-                self.finish();
+                self.zero.set();
                 panic!("a count was killed that had {puts} more puts than gets");
             }
             Killed::Denied => denied(),
@@ -172,13 +141,13 @@ impl RefCount {
         self.count.is_killed()
     }
 
-    /// Returns `true` if the count has been killed, and all references have been put. The callback may still be running.
+    /// Returns `true` if the count has been killed, and all references have been put.
     pub fn is_zero(&self) -> bool {
         self.count.is_zero()
     }
 
-    /// Blocks until the count has been killed, all references have been put, and the callback has returned. **A wait in
-    /// the thread or task that has a reference itself never returns.**
+    /// Blocks until the count has been killed, and all references have been put. **A wait in the thread or task that has a
+    /// reference itself never returns.**
     pub fn wait(&self) {
         self.zero.wait(None);
     }
@@ -221,23 +190,6 @@ impl RefCount {
     pub fn zero(&self) -> Zero<'_> {
         Zero { event: &self.zero, id: 0 }
     }
-
-    /// What follows zero.
-    #[cold]
-    fn finish(&self) {
-        /// Wakes those that wait, also if the callback panics.
-        struct Finished<'a>(&'a Event);
-        impl Drop for Finished<'_> {
-            fn drop(&mut self) {
-                self.0.set();
-            }
-        }
-        let _finished = Finished(&self.zero);
-        // SAFETY: one thread finds zero, and nothing else accesses the callback after the creation.
-        if let Some(callback) = unsafe { (*self.callback.get()).take() } {
-            callback();
-        }
-    }
 }
 
 impl Default for RefCount {
@@ -277,7 +229,7 @@ impl Drop for Reference<'_> {
     }
 }
 
-/// A future that is ready when the count is zero and its callback has returned: see [`RefCount::zero`].
+/// A future that is ready when the count is zero: see [`RefCount::zero`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Zero<'a> {

@@ -18,13 +18,10 @@ pub const SUPPORTED: bool =
         && cfg!(all(target_pointer_width = "64", target_endian = "little", not(miri)));
 
 /// Size of an area of the first version, which the kernel still accepts. Later fields fit into its padding.
-pub const OWN_SIZE: usize = 32;
+const OWN_SIZE: usize = 32;
 
 /// Offset of the current CPU's number in an area. The number is negative if the thread is not registered.
 const CPU_ID: isize = 4;
-
-/// Offset of the thread's concurrency id in an area (Linux 6.3).
-const MM_CID: isize = 24;
 
 /// Precedes each abort handler. The kernel compares it with the signature of the registration.
 const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
@@ -35,18 +32,11 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
     0x5305_3053
 };
 
-/// Returns the size of the part of an area that the kernel uses; 0 before Linux 6.3.
-fn feature_size() -> usize {
-    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
-    // SAFETY: reads the auxiliary vector.
-    unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) as usize }
-}
-
 /// How the C library registers threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
-    /// It registers them, with areas of this size at this offset from the thread pointer.
-    Registers { offset: isize, size: usize },
+    /// It registers them, with areas at this offset from the thread pointer.
+    Registers(isize),
     /// It supports rseq, but the kernel refuses, or registration is disabled.
     Declines,
     /// It does not support rseq.
@@ -57,8 +47,8 @@ pub enum Library {
 pub fn library() -> Library {
     let Some((offset, size)) = symbols() else { return Library::Unsupported };
     // SAFETY: glibc defines them as constants: `const ptrdiff_t __rseq_offset; const unsigned int __rseq_size`.
-    let (offset, size) = unsafe { (offset.read(), size.read() as usize) };
-    if size == 0 { Library::Declines } else { Library::Registers { offset, size } }
+    let (offset, size) = unsafe { (offset.read(), size.read()) };
+    if size == 0 { Library::Declines } else { Library::Registers(offset) }
 }
 
 /// Looks up the symbols. Linking them would require glibc 2.35.
@@ -124,25 +114,6 @@ fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
 pub unsafe fn cpu_id(offset: isize) -> u32 {
     // SAFETY: the caller's contract. The C library keeps at least a pointer at the thread pointer itself.
     unsafe { read(offset + CPU_ID) }
-}
-
-/// Returns the concurrency id of the thread.
-///
-/// # Safety
-///
-/// There is a registered area at `offset`, and the kernel writes this field ([`has_mm_cid`]).
-#[inline(always)]
-pub unsafe fn mm_cid(offset: isize) -> u32 {
-    // SAFETY: the caller's contract.
-    unsafe { read(offset + MM_CID) }
-}
-
-/// Returns `true` if the kernel writes the concurrency id to an area for which the C library reports `size` bytes.
-pub fn has_mm_cid(size: usize) -> bool {
-    // glibc reports the size of the fields that it knows. It registers at least an area of the first version.
-    const KNOWN_TO_GLIBC: usize = 20;
-    let needed = MM_CID as usize + size_of::<u32>();
-    feature_size() >= needed && (size >= needed || size == KNOWN_TO_GLIBC)
 }
 
 /// Reads 32 bits at `offset` from the thread pointer. The read is volatile, as the kernel changes them.

@@ -211,20 +211,6 @@ fn cpu_number_follows_the_thread() {
 
 #[cfg(not(stillpoint_portable))]
 #[test]
-fn concurrency_ids_are_dense() {
-    if !in_each_variant(concurrency_ids_are_dense) {
-        return;
-    }
-    let report = percpu::report();
-    let Some(id) = percpu::concurrency_id() else {
-        return assert!(!report.has_concurrency_ids());
-    };
-    assert!(report.has_concurrency_ids() && report.mode() == Mode::Rseq);
-    assert!(id < rseq::allowed_cpus().len(), "{id}");
-}
-
-#[cfg(not(stillpoint_portable))]
-#[test]
 fn report_names_the_registration() {
     let Some(variant) = child::variant() else {
         let test = report_names_the_registration;
@@ -366,7 +352,7 @@ fn histogram_counts_each_value_once() {
         let values = all.min(high + 1) - low;
         assert_eq!(count, 8 * values, "{low}..={high}");
     }
-    assert_eq!((seen.sum(), histogram.sum()), (8 * (0..all).sum::<u64>(), seen.sum()));
+    assert_eq!(seen.sum(), 8 * (0..all).sum::<u64>());
     assert_eq!(seen.quantile(0.0), Some(0));
     assert!(seen.quantile(1.0).is_some_and(|most| most >= all - 1));
     histogram.record(u64::MAX);

@@ -39,9 +39,7 @@ fn count_becomes_zero_once_after_the_kill() {
     if !in_each_variant(count_becomes_zero_once_after_the_kill) {
         return;
     }
-    let calls = Arc::new(AtomicU64::new(0));
-    let counted = calls.clone();
-    let count = RefCount::with_callback(move || _ = counted.fetch_add(1, Relaxed));
+    let count = RefCount::new();
     assert_eq!(format!("{count:?}"), "RefCount { killed: false, .. }");
     for _ in 0..1000 {
         count.get();
@@ -60,11 +58,9 @@ fn count_becomes_zero_once_after_the_kill() {
     count.put();
     count.put();
     assert!(!count.is_zero() && !count.wait_timeout(Duration::ZERO));
-    assert_eq!(calls.load(Relaxed), 0);
     count.put();
     assert!(count.is_zero() && count.wait_timeout(Duration::ZERO));
     count.wait();
-    assert_eq!(calls.load(Relaxed), 1);
 }
 
 #[test]
@@ -109,9 +105,7 @@ fn get_on_zero_and_put_beyond_it_panic() {
 #[cfg(target_os = "linux")]
 fn race(threads: usize, gets: usize, unregistered: fn(usize) -> bool) {
     let cpus = rseq::allowed_cpus();
-    let (count, open, calls) = (AtomicU64::new(0), AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
-    let counted = calls.clone();
-    let references = RefCount::with_callback(move || _ = counted.fetch_add(1, Relaxed));
+    let (count, open, references) = (AtomicU64::new(0), AtomicU64::new(0), RefCount::new());
     let start = Barrier::new(threads + 1);
     thread::scope(|scope| {
         for thread in 0..threads {
@@ -144,10 +138,8 @@ fn race(threads: usize, gets: usize, unregistered: fn(usize) -> bool) {
         assert!(!references.try_get());
         references.wait();
         assert_eq!(open.load(Relaxed), 0, "zero comes after all puts");
-        assert_eq!(calls.load(Relaxed), 1);
     });
     assert!(references.is_zero());
-    assert_eq!(calls.load(Relaxed), 1);
 }
 
 #[cfg(target_os = "linux")]
@@ -216,14 +208,9 @@ fn one_of_several_kills_succeeds() {
 }
 
 #[test]
-fn waits_and_futures_end_after_the_callback() {
+fn waits_and_futures_end_after_the_last_put() {
     let _running = deadline();
-    let called = Arc::new(AtomicBool::new(false));
-    let calls = called.clone();
-    let count = RefCount::with_callback(move || {
-        thread::yield_now();
-        calls.store(true, Release);
-    });
+    let (is_put, count) = (AtomicBool::new(false), RefCount::new());
     let reference = count.try_enter().expect("it is alive");
     let wakes = [(); 2].map(|()| Arc::new(Wakes::default()));
     let wakers = wakes.clone().map(Waker::from);
@@ -238,8 +225,9 @@ fn waits_and_futures_end_after_the_callback() {
     thread::scope(|scope| {
         scope.spawn(|| {
             count.wait();
-            assert!(called.load(Acquire));
+            assert!(is_put.load(Relaxed));
         });
+        is_put.store(true, Relaxed);
         drop(reference);
     });
     // The last waker of a future that exists.
@@ -282,19 +270,6 @@ fn wakers_run_outside_of_locks() {
 }
 
 #[test]
-fn panic_in_the_callback_wakes_waiters() {
-    let _running = deadline();
-    let count = RefCount::with_callback(|| panic!("in the callback"));
-    count.get();
-    count.kill();
-    thread::scope(|scope| {
-        scope.spawn(|| count.wait());
-        assert_eq!(panic_of(|| count.put()), "in the callback");
-    });
-    assert!(count.is_zero());
-}
-
-#[test]
 fn panic_inside_a_request_puts_its_reference() {
     let count = RefCount::new();
     panic_of(|| {
@@ -303,25 +278,6 @@ fn panic_inside_a_request_puts_its_reference() {
     });
     count.kill();
     assert!(count.is_zero());
-}
-
-#[test]
-fn callback_of_a_dropped_count_is_dropped() {
-    struct Dropped(Arc<Mutex<u32>>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            *self.0.lock().unwrap() += 1;
-        }
-    }
-    let drops = Arc::new(Mutex::new(0));
-    let dropped = Dropped(drops.clone());
-    let count = RefCount::with_callback(move || {
-        let _dropped = &dropped;
-        unreachable!("it is not killed");
-    });
-    count.get();
-    drop(count);
-    assert_eq!(*drops.lock().unwrap(), 1);
 }
 
 #[test]

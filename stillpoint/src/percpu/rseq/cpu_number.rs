@@ -1,4 +1,4 @@
-//! The number of the CPU that the calling thread runs on, and its concurrency id.
+//! The number of the CPU that the calling thread runs on.
 
 use core::sync::atomic::Ordering::*;
 
@@ -24,21 +24,4 @@ pub fn cpu() -> usize {
 #[cold]
 fn cpu_slow() -> usize {
     registration::registered().map_or_else(rseq::getcpu, |(cpu, _)| cpu)
-}
-
-/// Returns the kernel's *concurrency id* (Linux 6.3), which no other running thread of this process has, or `None` if
-/// the kernel has none.
-///
-/// These ids are dense: a process that may use two CPUs of a hundred, or has two threads, has only 0 and 1. Like the
-/// CPU number, the id may change at any moment.
-///
-/// ```
-/// use stillpoint::percpu;
-///
-/// assert_eq!(percpu::concurrency_id().is_some(), percpu::report().has_concurrency_ids());
-/// ```
-pub fn concurrency_id() -> Option<usize> {
-    let (_, offset) = registration::report().has_concurrency_ids().then(registration::registered)??;
-    // SAFETY: the thread has a registered rseq area at the offset, in which the kernel writes this field.
-    Some(unsafe { rseq::mm_cid(offset) } as usize)
 }

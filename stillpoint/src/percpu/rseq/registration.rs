@@ -99,7 +99,6 @@ pub struct Report {
     reason: ModeReason,
     /// That of the rseq areas from the thread pointer, if the C library registers all threads; otherwise 0.
     offset: isize,
-    concurrency_ids: bool,
 }
 
 impl Report {
@@ -111,11 +110,6 @@ impl Report {
     /// Returns the number of CPUs that per-CPU data has room for: all that this machine may ever have.
     pub fn cpus(&self) -> usize {
         rseq::possible_cpus()
-    }
-
-    /// Returns `true` if [`concurrency_id`](super::cpu_number::concurrency_id) returns a number.
-    pub fn has_concurrency_ids(&self) -> bool {
-        self.concurrency_ids
     }
 
     /// Returns the reason to display: what was asked for, what was found, and what failed.
@@ -148,13 +142,8 @@ pub struct Fast {
 }
 
 /// The report if there is no memory for one, or within the choice.
-static NO_MEMORY: Report = Report {
-    mode: Mode::Atomic,
-    requested: Requested::Nothing,
-    reason: ModeReason::NoMemory,
-    offset: 0,
-    concurrency_ids: false,
-};
+static NO_MEMORY: Report =
+    Report { mode: Mode::Atomic, requested: Requested::Nothing, reason: ModeReason::NoMemory, offset: 0 };
 
 /// Returns the report on how per-CPU data is updated. Makes the choice if it has not been made.
 ///
@@ -288,21 +277,17 @@ fn select(requested: Requested<Mode>) -> Report {
         Requested::Value(Mode::Atomic) | Requested::Unknown => Err(ModeReason::NotNeeded),
         Requested::Value(Mode::Rseq) | Requested::Nothing => try_rseq(),
     };
-    match chosen {
-        Ok((reason, offset, size)) => {
-            Report { mode: Mode::Rseq, requested, reason, offset, concurrency_ids: rseq::has_mm_cid(size) }
-        }
-        Err(reason) => Report { mode: Mode::Atomic, requested, reason, offset: 0, concurrency_ids: false },
-    }
+    let (mode, (reason, offset)) =
+        chosen.map_or_else(|reason| (Mode::Atomic, (reason, 0)), |found| (Mode::Rseq, found));
+    Report { mode, requested, reason, offset }
 }
 
-/// Returns the reason that sections can be used, and the offset (0 if each thread has its own) and size of the rseq
-/// areas.
+/// Returns the reason that sections can be used, and the offset of the rseq areas; 0 if each thread has its own.
 ///
 /// # Errors
 ///
 /// Returns the reason that sections cannot be used.
-fn try_rseq() -> Result<(ModeReason, isize, usize), ModeReason> {
+fn try_rseq() -> Result<(ModeReason, isize), ModeReason> {
     if !rseq::SUPPORTED {
         return Err(ModeReason::NoArchitecture);
     }
@@ -315,17 +300,17 @@ fn try_rseq() -> Result<(ModeReason, isize, usize), ModeReason> {
         return Err(ModeReason::Kernel(release));
     }
     match rseq::library() {
-        Library::Registers { offset, size } => {
+        Library::Registers(offset) => {
             // SAFETY: the rseq area of the calling thread.
             let cpu = unsafe { rseq::cpu_id(offset) } as i32;
             if cpu < 0 {
                 Err(ModeReason::LibraryFailed(cpu))
             } else {
-                Ok((ModeReason::LibraryRegisters, offset, size))
+                Ok((ModeReason::LibraryRegisters, offset))
             }
         }
         found => match rseq::register_own() {
-            Ok(_) => Ok((ModeReason::OwnArea(found), 0, rseq::OWN_SIZE)),
+            Ok(_) => Ok((ModeReason::OwnArea(found), 0)),
             Err(error) => Err(ModeReason::Refused(found, error.raw_os_error().unwrap_or(0))),
         },
     }

@@ -7,15 +7,12 @@ use super::numbers;
 
 pub const SUPPORTED: bool = false;
 
-/// That of Linux.
-pub const OWN_SIZE: usize = 32;
-
 /// How the C library registers threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
-    /// It registers them, with areas of this size at this offset from the thread pointer.
+    /// It registers them, with areas at this offset from the thread pointer.
     #[expect(dead_code, reason = "Linux only")]
-    Registers { offset: isize, size: usize },
+    Registers(isize),
     /// It does not support rseq.
     Unsupported,
 }
@@ -33,20 +30,6 @@ pub fn library() -> Library {
 #[inline(always)]
 pub unsafe fn cpu_id(_offset: isize) -> u32 {
     u32::MAX
-}
-
-/// As [`cpu_id`].
-///
-/// # Safety
-///
-/// None.
-pub unsafe fn mm_cid(_offset: isize) -> u32 {
-    u32::MAX
-}
-
-/// Returns `false`.
-pub fn has_mm_cid(_size: usize) -> bool {
-    false
 }
 
 /// Returns null.
