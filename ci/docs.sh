@@ -13,11 +13,19 @@ pages=(README.md docs/*.md)
 summary=docs/report/summary.json
 
 echo "-- figures"
-for page in "${pages[@]}"; do install -D -m 644 "$page" "$scratch/$page"; done
+mkdir -p "$scratch/docs"
 # The command as `cargo test --workspace` builds it.
 cargo test --quiet --workspace --test command --no-run
-"${CARGO_TARGET_DIR:-target}/debug/stillpoint" report --from "${2:-$summary}" --one-run --out-dir "$scratch/docs/report" \
-    --fill "${pages[@]/#/$scratch/}"
+"${CARGO_TARGET_DIR:-target}/debug/stillpoint" report --from "${2:-$summary}" --one-run --out-dir "$scratch/docs/report"
+# What stands between the mark `block: NAME` and the mark `end` is the report's block of that name.
+for page in "${pages[@]}"; do
+    awk -v blocks="$scratch/docs/report/blocks" '
+        /^<!-- end -->/ { if (!inside) exit 1; inside = 0 }
+        !inside
+        /^<!-- block: / { if (inside) exit 1; inside = 1; if ((getline line < (blocks "/" $3 ".md")) <= 0) exit 1
+            do print line; while ((getline line < (blocks "/" $3 ".md")) > 0); close(blocks "/" $3 ".md") }
+        END { if (inside) exit 1 }' "$page" >"$scratch/$page" || { echo "$page has a wrong mark" >&2; exit 1; }
+done
 pages+=("$summary" docs/report/{summary.md,lock.svg,memory.svg})
 if [[ ${1-} == record ]]; then for page in "${pages[@]}"; do cp "$scratch/$page" "$page"; done; fi
 for page in "${pages[@]}"; do

@@ -159,3 +159,38 @@ pub(super) fn fill(text: &str, row: &Row) -> String {
     let names = row.config.names().into_iter().zip(row.config.values());
     names.fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), &value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harness::Recorder;
+
+    #[test]
+    fn results_of_two_runs_of_changed_code_or_without_cpus_are_not_one_run() {
+        let origin =
+            |run: &str, commit: &str, dirty| Origin { run: run.into(), commit: commit.into(), dirty };
+        let result =
+            |name, origin, cpus| Report { origin, cpus, ..Report::new(&Recorder::new(name), Vec::new()) };
+        let (good, all) = (origin("1", "abc", false), || Some(Cpus::always(2.0, 2)));
+        let two = |a: Origin, b: Option<Origin>, cpus: Option<Cpus>| Document {
+            machine: Vec::new(),
+            results: vec![result("read", Some(a), all()), result("sync", b, cpus)],
+        };
+        assert_eq!(two(good.clone(), Some(good.clone()), all()).origin(), Ok(&good));
+        let (dirty, unknown) = (origin("1", "abc", true), origin("1", "unknown", false));
+        let lost = Some(Cpus::always(1.5, 2));
+        for (bad, why) in [
+            (two(good.clone(), None, all()), "sync: the commit is not known"),
+            (two(good.clone(), Some(origin("2", "abc", false)), all()), "are of two runs"),
+            (two(good.clone(), Some(origin("1", "def", false)), all()), "read is of abc, sync of def"),
+            (two(good.clone(), Some(good.clone()), lost), "threads got 1.50"),
+            (two(good.clone(), Some(good.clone()), None), "is not known"),
+            (two(dirty.clone(), Some(dirty), all()), "the code is"),
+            (two(unknown.clone(), Some(unknown), all()), "the commit is not known"),
+            (Document::default(), "there are no results"),
+        ] {
+            assert!(bad.origin().is_err_and(|error| error.contains(why)), "{why}: {:?}", bad.origin());
+            assert!(bad.headline().contains("not to be published"), "{}", bad.headline());
+        }
+    }
+}

@@ -1,21 +1,17 @@
 //! `report`: what this machine and this library do, at a glance.
 //!
-//! Measures [parts](part), each in a process of its own. From the results it writes a [page], a [summary] and all figures
-//! as [text](markdown): what these show is data, in [contents]. A part that is measured again replaces its older
-//! result, so that a report can be made piece by piece. Results are written after each part, so that a failure later
-//! loses none.
+//! Measures [parts](part), each in a process of its own. From the results it writes a [page] and a [summary]: what these
+//! show is data, in [contents] and in `figures.txt`. A part that is measured again replaces its older result, so that a
+//! report can be made piece by piece. Results are written after each part, so that a failure later loses none.
 
-pub mod chart;
 pub mod claims;
 mod contents;
 pub(crate) mod document;
-mod fill;
-mod frontier;
-mod labels;
-mod lines;
-mod markdown;
+mod figures;
 pub mod page;
 pub mod part;
+pub mod plot;
+mod posts;
 mod summary;
 
 use std::fs;
@@ -49,13 +45,10 @@ pub struct Args {
     /// Measure nothing: write the page and the summary of these results; of a summary.json, only the summary.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "only", "seconds"])]
     from: Option<PathBuf>,
-    /// Fill the tables of these results into the marks of these pages.
-    #[arg(long, value_name = "PAGE", requires = "from", num_args = 1..)]
-    fill: Vec<PathBuf>,
     /// Fail if the results are not of one run of one commit on one machine, or threads did not get its CPUs.
     #[arg(long, requires = "from")]
     one_run: bool,
-    /// Where the page, the summary, the figures and the results go; it is made if need be.
+    /// Where the page, the summary and the results go; it is made if need be.
     #[arg(long, value_name = "DIR", default_value = "report")]
     out_dir: PathBuf,
 }
@@ -104,7 +97,7 @@ fn measure_all(
             HumanDuration(Duration::from_secs_f64(left))
         );
         document.put(Report { origin: Some(origin.clone()), ..measure(*part, *time)? });
-        write(document, out_dir)?;
+        write_all(document, out_dir)?;
     }
     Ok(HumanDuration(begin.elapsed()))
 }
@@ -113,23 +106,19 @@ fn make(folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
-/// Writes the files of results that exist, and fills pages.
+/// Writes the files of results that exist.
 fn redo(from: &Path, args: &Args) -> anyhow::Result<()> {
     let summary = match Summary::read(from) {
         Some(summary) => {
-            write_summary(&summary, &args.out_dir)?;
+            summary.write(&args.out_dir)?;
             summary
         }
-        None => {
-            let document = Document::read(from)?;
-            write(&document, &args.out_dir)?;
-            Summary::of(&document)
-        }
+        None => write_all(&Document::read(from)?, &args.out_dir)?,
     };
     if args.one_run && summary.origin.is_none() {
         bail!("{} is not to be published: {}", from.display(), summary.headline);
     }
-    args.fill.iter().try_for_each(|page| fill::page(page, &summary))
+    Ok(())
 }
 
 fn measure(part: Part, seconds: f64) -> anyhow::Result<Report> {
@@ -143,19 +132,15 @@ fn measure(part: Part, seconds: f64) -> anyhow::Result<Report> {
     }
 }
 
-fn write(document: &Document, out_dir: &Path) -> anyhow::Result<()> {
+fn write_all(document: &Document, out_dir: &Path) -> anyhow::Result<Summary> {
     document.write(&out_dir.join("report.json"))?;
-    write_summary(&Summary::of(document), out_dir)?;
-    write_page(out_dir, "report.html", &page::render(document))?;
-    write_page(out_dir, "figures.md", &markdown::figures(document))
-}
-
-fn write_summary(summary: &Summary, out_dir: &Path) -> anyhow::Result<()> {
+    write(out_dir, "report.html", &page::render(document))?;
+    let summary = Summary::of(document);
     summary.write(out_dir)?;
-    write_page(out_dir, "summary.md", &markdown::summary(summary))
+    Ok(summary)
 }
 
-fn write_page(out_dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+fn write(out_dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let path = out_dir.join(name);
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -2,159 +2,94 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::chart::{self, Curve, Dot, pretty};
-use super::contents::{BEHIND, HOW_TO_READ, Mark, Plot, SECTIONS, Section, Topic};
+use super::contents::{BEHIND, HOW_TO_READ, Mark, Plot, SECTIONS, Section};
 use super::document::{Document, fill};
 use super::part::PARTS;
-use super::{frontier, lines};
-use harness::report::{Grid, OURS, Series};
-use harness::stats::{Ratio, Row, Summary};
+use super::plot::{self, Axis, Curve, Dot, MIB};
+use super::{figures, posts};
+use crate::bench::lock::ablation::PEERS;
+use harness::report::{Grid, OURS};
+use harness::stats::{Row, Summary};
 use harness::{Better, Report};
-
-const STYLE: &str = concat!(include_str!("plot.css"), include_str!("page.css"));
 
 /// Returns the whole page.
 pub(super) fn render(document: &Document) -> String {
-    let is_measured = |topic: &Topic| document.result(topic.0).is_some();
-    let shown: Vec<&Section> = SECTIONS.iter().filter(|section| section.3.iter().any(is_measured)).collect();
+    let shown = || SECTIONS.iter().filter_map(|section| Some((section, document.result(section.0)?)));
     let missing: Vec<&str> =
         PARTS.iter().map(|part| part.name).filter(|name| document.result(name).is_none()).collect();
-    let highlights: Vec<_> = lines::highlights(document).into_iter().map(|line| line.cells).collect();
-    let behind = lines::behind(document);
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "stillpoint on " (document.fact("cpu")) }
-                style { (PreEscaped(STYLE)) }
+    let glance = figures::all().iter().map(|figure| figure.line(document).cells.to_vec()).collect();
+    let behind: Vec<_> = figures::behind(document).into_iter().map(Vec::from).collect();
+    let facts = document.machine.iter().map(|(name, value)| vec![name.trim().to_owned(), value.clone()]);
+    whole(
+        "stillpoint on this machine",
+        &html! {
+            p .quiet { (document.headline()) }
+            nav { @for (Section(part, title, ..), _) in shown() { a href=(format!("#{part}")) { (title) } " " } }
+            h2 { "At a glance" }
+            p { (HOW_TO_READ) }
+            (grid(&Grid::new("", &["", "stillpoint", "best peer", "theirs", "ours / theirs", "min..max"], glance)))
+            @if !behind.is_empty() {
+                h2 { "Where a peer is ahead" }
+                p { (BEHIND) }
+                (grid(&Grid::new("", &["", "cells", "by most", "peer", "ours / theirs", "min..max"], behind)))
             }
-            body {
-                header {
-                    h1 { "stillpoint on this machine" }
-                    p .quiet { (document.headline()) }
-                    nav {
-                        @if !document.machine.is_empty() { a href="#machine" { "This machine" } }
-                        @for Section(id, title, ..) in &shown { a href=(format!("#{id}")) { (title) } }
-                    }
-                }
-                main {
-                    @if !highlights.is_empty() {
-                        section id="glance" {
-                            h2 { "At a glance" }
-                            p { (HOW_TO_READ) }
-                            @let heads = ["", "stillpoint", "best peer", "theirs", "ours / theirs", "min – max"];
-                            (table(heads, ["", "n us", "", "n", "n", "n"], &highlights))
-                        }
-                    }
-                    @if !behind.is_empty() {
-                        section id="behind" {
-                            h2 { "Where a peer is ahead" }
-                            p { (BEHIND) }
-                            @let heads = ["", "cells", "by most", "peer", "ours / theirs", "min – max"];
-                            (table(heads, ["", "n", "", "", "n", "n"], &behind))
-                        }
-                    }
-                    @if !document.machine.is_empty() {
-                        section id="machine" { h2 { "This machine" } (machine(document)) }
-                    }
-                    @for Section(id, title, text, topics) in shown {
-                        section id=(id) {
-                            h2 { (title) }
-                            @if !text.is_empty() { p { (text) } }
-                            @for topic in *topics {
-                                @if let Some(result) = document.result(topic.0) { (self::topic(topic, result)) }
-                            }
-                        }
-                    }
-                    @if !missing.is_empty() {
-                        p .quiet { "Not measured yet: " code { "stillpoint report --only " (missing.join(",")) } }
-                    }
-                }
+            @if !document.machine.is_empty() {
+                h2 { "This machine" }
+                (grid(&Grid::new("", &["", ""], facts.collect())))
             }
-        }
-    };
-    page.into_string()
+            @for (section, result) in shown() { (self::section(section, result)) }
+            @if !missing.is_empty() {
+                p .quiet { "Not measured yet: " code { "stillpoint report --only " (missing.join(",")) } }
+            }
+        },
+    )
 }
 
 /// Returns a page of plots.
 pub fn of_plots(title: &str, plots: &[Markup]) -> String {
+    whole(title, &html! { div .plots { @for plot in plots { (plot) } } })
+}
+
+fn whole(title: &str, body: &Markup) -> String {
+    let style = concat!(include_str!("plot.css"), include_str!("page.css"));
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(style)) }
             }
-            body { main { h1 { (title) } div .plots { @for plot in plots { (plot) } } } }
+            body { h1 { (title) } (body) }
         }
     };
     page.into_string()
 }
 
-/// A table that becomes a list of paragraphs on narrow screens; each column has a name and classes. The last one of six
-/// can hold verdicts, which have their own.
-fn table(heads: [&str; 6], classes: [&str; 6], rows: &[[String; 6]]) -> Markup {
-    let class = |class: &str, cell: &str| match cell.split([' ', ',']).next() {
-        Some(verdict @ ("holds" | "weaker")) => verdict.to_owned(),
-        Some("not") => if cell.contains("seen") { "unseen" } else { "quiet" }.to_owned(),
-        _ => class.to_owned(),
-    };
-    html! {
-        div .wide.stack { table {
-            thead { tr { @for (name, class) in heads.iter().zip(classes) {
-                th class=(class.trim_end_matches(" us")) { (name) }
-            } } }
-            tbody { @for row in rows {
-                tr { @for ((name, usual), cell) in heads.iter().zip(classes).zip(row) {
-                    td class=(class(usual, cell)) data-name=(name) { (pretty(cell)) }
-                } }
-            } }
-        } }
-    }
-}
-
-/// What `probe` prints.
-fn machine(document: &Document) -> Markup {
-    html! {
-        div .wide { table .facts { tbody {
-            @for (name, value) in &document.machine {
-                tr .detail[name.starts_with(' ')] { th { (name.trim()) } td { (value) } }
-            }
-        } } }
-    }
-}
-
 /// Text, claims of a post, plots, the figures behind a fold, and the command.
-fn topic(Topic(bench, heading, text, plots): &Topic, result: &Report) -> Markup {
-    let claims = lines::post_claims(result);
-    let plots: Vec<Markup> = plots.iter().flat_map(|plot| draw(plot, result)).collect();
+fn section(Section(part, title, text, plots): &Section, result: &Report) -> Markup {
+    let claims: Vec<_> = posts::claims(result).into_iter().map(Vec::from).collect();
     let seconds = result.seconds.unwrap_or(1.0).max(1.0);
     html! {
-        @if !heading.is_empty() { h3 id=(bench) { (heading) } }
+        h2 id=(part) { (title) }
         @if !text.is_empty() { p { (text) } }
-        @if let Some(posted) = &result.posted {
-            p .quiet { (posted.source) ". Expected: " (posted.expected) "." }
-            @if claims.is_empty() { @for table in &result.tables { (grid(table)) } }
-        }
+        @if let Some(posted) = &result.posted { p .quiet { (posted.source) ". Expected: " (posted.expected) "." } }
         @if !claims.is_empty() {
-            @let heads = ["", "posted", "ours", "ratio", "min – max", "shape"];
-            (table(heads, ["", "n", "n", "n us", "n", ""], &claims))
+            (grid(&Grid::new("", &["", "posted", "ours", "ratio", "min..max", "shape"], claims)))
         }
-        @if !plots.is_empty() { div .plots { @for plot in &plots { (plot) } } }
+        div .plots { @for plot in plots.iter().flat_map(|plot| draw(plot, result)) { (plot) } }
         details {
-            summary { "All figures of " (bench) }
+            summary { "All figures of " (part) }
             @for table in &result.tables { (grid(table)) }
             @for skipped in &result.skipped {
                 p .quiet { "Not measured: " (skipped.system) ", " (skipped.why) "." }
             }
         }
-        p .command { code { "stillpoint report --only " (bench) } " measured it for " (format!("{seconds:.0}")) " s." }
+        p .quiet {
+            code { "stillpoint report --only " (part) } " measured it for " (format!("{seconds:.0}")) " s"
+            @if let Some(cpus) = &result.cpus { "; " (cpus) } "."
+        }
     }
 }
 
@@ -164,10 +99,10 @@ fn grid(table: &Grid) -> Markup {
     let columns: Vec<bool> = (0..table.head.len()).map(numbers).collect();
     html! {
         @if !table.title.is_empty() { h3 { (table.title) } }
-        div .wide.raw { table {
+        div .wide { table {
             thead { tr { @for (head, number) in table.head.iter().zip(&columns) { th .n[*number] { (head) } } } }
             tbody { @for row in &table.rows {
-                tr { @for (cell, number) in row.iter().zip(&columns) { td .n[*number] { (pretty(cell)) } } }
+                tr { @for (cell, number) in row.iter().zip(&columns) { td .n[*number] { (cell) } } }
             } }
         } }
     }
@@ -179,44 +114,45 @@ fn draw(Plot(mark, template, metric, wanted): &Plot, result: &Report) -> Vec<Mar
         let rows = result.select(metric, &wanted);
         let first = *rows.first()?;
         let title = fill(template, first);
-        let (unit, scale) =
-            if first.unit == "bytes" { ("MiB", 1.0 / f64::from(1 << 20)) } else { (&*first.unit, 1.0) };
-        let of_series = |over: &str| -> Option<Vec<Curve>> {
-            let same = |series: &&Series| series.over == over && series.config == first.config;
-            let curve = |series: &Series| {
-                let (label, points) = (series.system.to_string(), series.points.clone());
-                Curve { is_ours: label == OURS, label, points }
-            };
-            let mut curves: Vec<Curve> = result.series.iter().filter(same).map(curve).collect();
+        let of_series = |over: &str| {
+            let same = result.series.iter().filter(|one| one.over == over && one.config == first.config);
+            let mut curves: Vec<Curve> =
+                same.map(|series| Curve::new(&series.system, series.points.clone())).collect();
             curves.sort_by_key(|curve| !curve.is_ours);
             (!curves.is_empty()).then_some(curves)
         };
         Some(match *mark {
             Mark::Dots => {
+                // Round bytes are not round MiB.
+                let (unit, by) = if first.unit == "bytes" { ("MiB", MIB) } else { (&*first.unit, 1.0) };
                 let dot = |row: &&Row| {
                     let Summary { median, min, max } = row.summary;
-                    let summary = Summary { median: median * scale, min: min * scale, max: max * scale };
-                    Dot { label: row.system.to_string(), is_ours: row.system == OURS, summary }
+                    let summary = Summary { median: median / by, min: min / by, max: max / by };
+                    Dot::new(&row.system, row.system == OURS, summary)
                 };
-                chart::dots(&title, unit, &sorted(rows.iter().map(dot), first.better), None)
+                plot::dots(&title, unit, &sorted(rows.iter().map(dot), first.better), None)
             }
             Mark::Ratios => {
                 let same =
                     result.ratios.iter().filter(|r| r.metric == first.metric && r.config == first.config);
-                let dot = |ratio: &Ratio| {
-                    // Emphasized where all rounds agree.
-                    let is_clear = ratio.summary.min > 1.0 || ratio.summary.max < 1.0;
-                    Dot { label: ratio.to.to_string(), is_ours: is_clear, summary: ratio.summary }
-                };
-                chart::dots(&title, "ratio", &sorted(same.map(dot), first.better), Some(1.0))
+                // Emphasized where all rounds agree.
+                let is_clear = |summary: Summary| summary.min > 1.0 || summary.max < 1.0;
+                let dots = same.map(|ratio| Dot::new(&ratio.to, is_clear(ratio.summary), ratio.summary));
+                plot::dots(&title, "ratio", &sorted(dots, first.better), Some(1.0))
             }
-            Mark::Lines { over, axis, doubles } => {
-                chart::curves(&title, unit, (axis, doubles), &curves(&rows, over))
+            Mark::Lines(over) => {
+                plot::curves(&title, Axis(over, ""), Axis("", &first.unit), &curves(&rows, over))
             }
-            Mark::Histograms => chart::histograms(&title, &of_series("latency_below_ns")?),
-            Mark::Courses => chart::courses(&title, &of_series("time_ms")?),
+            Mark::Histograms => plot::histograms(&title, &of_series("latency_below_ns")?),
+            Mark::Courses => plot::courses(&title, &of_series("time_ms")?),
             Mark::Frontier(throughput) => {
-                frontier::draw_ratios(template, &rows, &result.select(throughput, &wanted))
+                let points = plot::points(&rows, &result.select(throughput, &wanted));
+                let ours = points.iter().map(|point| &*point.system).filter(|system| !PEERS.contains(system));
+                let axes = [
+                    Axis("longest wait / that of std", "ratio"),
+                    Axis("throughput / that of the best peer", "ratio"),
+                ];
+                plot::frontier(&title, axes, &points, &ours.collect::<Vec<_>>())
             }
         })
     };
@@ -238,14 +174,15 @@ fn curves(rows: &[&Row], over: &str) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for row in rows {
         let Some(place) = row.config.number(over) else { continue };
-        let ours = row.system == OURS;
-        let backend = row.config.text("backend").filter(|_| ours);
-        let is_ours = ours && backend.as_ref().is_none_or(|backend| backend == "membarrier");
-        let label = backend.unwrap_or_else(|| row.system.to_string());
+        let backend = row.config.text("backend").filter(|_| row.system == OURS);
+        let label = match backend.as_deref() {
+            None | Some("membarrier") => row.system.to_string(),
+            Some(backend) => backend.to_owned(),
+        };
         let point = (place, row.summary.median);
         match curves.iter_mut().find(|curve| curve.label == label) {
             Some(curve) => curve.points.push(point),
-            None => curves.push(Curve { label, is_ours, points: vec![point] }),
+            None => curves.push(Curve::new(&label, vec![point])),
         }
     }
     curves

@@ -2,18 +2,21 @@
 //! plots. The rest are artefacts of a release.
 //!
 //! A summary is made from a [document](Document), or read from `summary.json`. From it come the page `summary.md`, the
-//! [blocks](super::fill) of other pages, and the plots `lock.svg` and `memory.svg`.
+//! plots `lock.svg` and `memory.svg`, and in the folder `blocks` tables that `ci/docs.sh` fills into other pages.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use super::chart::{self, Curve};
+use super::claims;
+use super::contents::{BEHIND, HOW_TO_READ};
 use super::document::Document;
-use super::frontier::{self, Point};
-use super::lines::{self, Line};
+use super::figures::{self, Line};
+use super::plot::{self, Axis, Curve};
+use super::{posts, write};
 use harness::Origin;
 use harness::report::OURS;
 
@@ -24,13 +27,11 @@ pub(super) struct Summary {
     pub(super) origin: Option<Origin>,
     /// The machine, the code, and the time of the measurements, in a line.
     pub(super) headline: String,
-    pub(super) highlights: Vec<Line>,
-    pub(super) behind: Vec<[String; 6]>,
-    pub(super) targets: Vec<[String; 6]>,
-    #[serde(rename = "claims")]
-    pub(super) post_claims: Vec<[String; 7]>,
+    pub(super) figures: Vec<Line>,
+    behind: Vec<[String; 6]>,
+    posts: Vec<[String; 7]>,
     /// Longest wait and throughput of each lock, with the most threads on all CPUs.
-    lock: Vec<Point>,
+    lock: Vec<plot::Point>,
     /// Unreclaimed bytes over milliseconds, of each system.
     memory: Vec<Course>,
 }
@@ -46,23 +47,22 @@ const COURSE_POINTS: usize = 60;
 
 impl Summary {
     pub(super) fn of(document: &Document) -> Self {
-        let claim = |bench: &str, [what, posted, ours, ratio, range, verdict]: [String; 6]| {
-            [bench.to_uppercase(), what, posted, ours, ratio, range, verdict]
-        };
-        let claims = document.in_order().flat_map(|result| {
-            lines::post_claims(result).into_iter().map(|line| claim(&result.bench, line)).collect::<Vec<_>>()
-        });
+        let mut claims = Vec::new();
+        for result in document.in_order() {
+            for [what, posted, ours, ratio, range, verdict] in posts::claims(result) {
+                claims.push([result.bench.to_uppercase(), what, posted, ours, ratio, range, verdict]);
+            }
+        }
         let lock = document.result("lock").map(|result| {
             let rows = |metric| result.select(metric, "threads=max");
-            frontier::points(&rows("max_wait_ns"), &rows("mops"))
+            plot::points(&rows("max_wait_ns"), &rows("mops"))
         });
         Self {
             origin: document.origin().ok().cloned(),
             headline: document.headline(),
-            highlights: lines::highlights(document),
-            behind: lines::behind(document),
-            targets: lines::targets(document),
-            post_claims: claims.collect(),
+            figures: figures::all().iter().map(|figure| figure.line(document)).collect(),
+            behind: figures::behind(document),
+            posts: claims,
             lock: lock.unwrap_or_default(),
             memory: courses(document),
         }
@@ -73,30 +73,36 @@ impl Summary {
         serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
     }
 
-    /// Writes `summary.json` and the plots.
+    /// Writes all that is made from it.
     ///
     /// # Errors
     ///
     /// Returns an error if a file cannot be written.
     pub(super) fn write(&self, out_dir: &Path) -> anyhow::Result<()> {
-        let mut files = vec![("summary.json", self.json()?)];
+        super::make(&out_dir.join("blocks"))?;
+        write(out_dir, "summary.json", &self.json()?)?;
+        write(out_dir, "summary.md", &self.page())?;
+        for (name, text) in [
+            ("blocks/machine.md", self.headline.clone() + "\n"),
+            ("blocks/highlights.md", self.highlights()),
+            ("blocks/targets.md", self.targets()),
+            ("blocks/claims.md", self.claims()),
+        ] {
+            write(out_dir, name, &text)?;
+        }
         if !self.lock.is_empty() {
-            let axes = [("longest wait, logarithmic", "ns"), ("acquisitions/µs", "1/us")];
-            let plot = frontier::draw("Throughput and longest wait of a lock", axes, &self.lock, &[]);
-            files.push(("lock.svg", chart::file(plot)));
+            let axes = [Axis("longest wait", "ns"), Axis("acquisitions/µs", "1/us")];
+            let plot = plot::frontier("Throughput and longest wait of a lock", axes, &self.lock, &[]);
+            write(out_dir, "lock.svg", &plot::file(&plot))?;
         }
         if !self.memory.is_empty() {
             let curve = |Course { system, points }: &Course| {
                 let points = points.iter().map(|&(time, bytes)| (time as f64, bytes as f64)).collect();
-                Curve { label: system.clone(), is_ours: system == OURS, points }
+                Curve::new(system, points)
             };
-            let courses: Vec<Curve> = self.memory.iter().map(curve).collect();
-            let plot = chart::courses("Unreclaimed memory with a stalled reader", &courses);
-            files.push(("memory.svg", chart::file(plot)));
-        }
-        for (name, text) in files {
-            let path = out_dir.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            let curves: Vec<Curve> = self.memory.iter().map(curve).collect();
+            let plot = plot::courses("Unreclaimed memory with a stalled reader", &curves);
+            write(out_dir, "memory.svg", &plot::file(&plot))?;
         }
         Ok(())
     }
@@ -106,15 +112,84 @@ impl Summary {
         let mut text = serde_json::to_string(self).context("cannot encode the summary")?;
         for (item, on_lines) in [
             (r#","headline""#, ",\n\"headline\""),
-            (r#"{"cells""#, "\n{\"cells\""),
+            (r#"{"figure""#, "\n{\"figure\""),
             (r#"{"system""#, "\n{\"system\""),
-            (r#":[["#, ":[\n["),
+            (r#"behind":[["#, "behind\":[\n["),
+            (r#"posts":[["#, "posts\":[\n["),
             (r#""],[""#, "\"],\n[\""),
         ] {
             text = text.replace(item, on_lines);
         }
         Ok(text + "\n")
     }
+
+    /// Returns a page that is short enough for a README.
+    fn page(&self) -> String {
+        let mut text = format!("# stillpoint on this machine\n\n{}\n\n{HOW_TO_READ}\n\n", self.headline);
+        let measured = self.figures.iter().filter(|line| !line.cells[1].is_empty());
+        text += &table(
+            "| | stillpoint | best peer | theirs | ratio | min..max | other peers |",
+            measured.map(|line| [&line.cells[..], &[line.others.join(", ")]].concat()),
+        );
+        if !self.behind.is_empty() {
+            let _ = write!(text, "\n## Where a peer is ahead\n\n{BEHIND}\n\n");
+            text += &table("| | cells | by most | peer | ratio | min..max |", &self.behind);
+        }
+        if !self.posts.is_empty() {
+            let _ = write!(text, "\n## Experiments of the posts\n\n{}\n\n", posts::RULE);
+            text += &table("| | | posted | ours | ratio | min..max | shape |", &self.posts);
+        }
+        text += "\n`stillpoint report` writes this summary, and beside it a page with plots and all figures (report.html) \
+                 and the raw results (report.json).\n";
+        text
+    }
+
+    /// Returns the table of the README, with three peers; of what was not measured, why.
+    fn highlights(&self) -> String {
+        let shown = figures::all().into_iter().filter(|figure| figure.is_in_readme);
+        let row = |line: &Line| {
+            let last = match line.is_measured() {
+                true => line.others.iter().take(2).cloned().collect::<Vec<_>>().join(", "),
+                false => line.cells[5].clone(),
+            };
+            [&line.cells[..5], &[last]].concat()
+        };
+        let rows = shown.filter_map(|figure| figure.line_in(&self.figures).map(row));
+        table("| | stillpoint | best peer | its figure | ratio | next peers |", rows)
+    }
+
+    /// Returns what was aimed at.
+    fn targets(&self) -> String {
+        let rows = self.figures.iter().flat_map(|Line { cells, targets, .. }| {
+            targets.iter().map(|target| [&cells[..1], target].concat())
+        });
+        table("| | beside | target | ratio | min..max | |", rows)
+    }
+
+    /// Returns what is claimed, and what would refute it.
+    fn claims(&self) -> String {
+        let row = |claim: &claims::Claim| {
+            let (name, minutes) = (claim.part().name, claim.part().seconds(true) / 60.0);
+            [&claim.cells()[..], &[format!("`claims --only {name}`"), format!("{minutes:.1}")]].concat()
+        };
+        let claims = claims::published(self);
+        let head = "| | beside | published | refuted by | target | command | minutes |";
+        table(head, claims.iter().map(row))
+    }
+}
+
+/// Returns a table in Markdown; columns of figures are aligned at the right.
+fn table<R: AsRef<[String]>>(head: &str, rows: impl IntoIterator<Item = R>) -> String {
+    let right =
+        ["stillpoint", "theirs", "its figure", "ratio", "min..max", "cells", "posted", "ours", "minutes"];
+    let columns = head.split('|').map(str::trim).collect::<Vec<_>>();
+    let rule =
+        columns[1..columns.len() - 1].iter().map(|name| if right.contains(name) { "--:" } else { "---" });
+    let mut text = format!("{head}\n|{}|\n", rule.collect::<Vec<_>>().join("|"));
+    for row in rows {
+        let _ = writeln!(text, "| {} |", row.as_ref().join(" | "));
+    }
+    text
 }
 
 /// Returns the courses of memory, ours first, with the greatest value of each group of points.
@@ -139,20 +214,27 @@ mod tests {
     use harness::stats::{Config, Metric};
     use harness::{Recorder, Report};
 
-    const PAIR: Metric = Metric::nanoseconds("pair_ns");
-
     #[test]
-    fn summary_is_written_and_read_without_loss() {
+    fn summary_is_written_and_read_without_loss_and_fills_tables() {
+        const COST: Metric = Metric::nanoseconds("pair_ns");
         let mut recorder = Recorder::new("read");
         let config = Config::new([("threads", 1.into()), ("nesting", 1.into())]);
-        for (system, value) in [(OURS, 2.0), ("peer", 4.0)] {
-            recorder.record(0, system, &PAIR, &config, value);
+        for (system, value) in [(OURS, 2.0), ("slow", 8.0), ("fast", 4.0)] {
+            recorder.record(0, system, &COST, &config, value);
         }
         let results = vec![Report::new(&recorder, Vec::new())];
         let summary = Summary::of(&Document { machine: Vec::new(), results });
         let json = summary.json().expect("a summary is JSON");
-        assert!(json.lines().count() > summary.highlights.len(), "{json}");
+        assert!(json.lines().count() > summary.figures.len(), "{json}");
         let again: Summary = serde_json::from_str(&json).expect("what was written can be read");
         assert_eq!(again.json().expect("a summary is JSON"), json);
+        let table = again.highlights();
+        for line in [
+            "|---|--:|---|--:|--:|---|",
+            "| RCU read (enter, load, exit) | 2.00 ns | fast | 4.00 ns | 0.50x | slow 8.00 ns |",
+            "| SRCU read (enter, load, exit) | not measured |  |  |  | `srcu` was not run |",
+        ] {
+            assert!(table.lines().any(|own| own == line), "{table}");
+        }
     }
 }

@@ -18,8 +18,8 @@ use maud::Markup;
 use constants::Constants;
 use harness::report::Grid;
 use harness::units::duration;
-use measure::report::chart::{Curve, curves};
 use measure::report::page;
+use measure::report::plot::{Axis, Curve, curves};
 use model::{Machine, Operation};
 
 /// Compute what a grace period, a fence, a counter's sum and a lock cost on larger machines.
@@ -114,7 +114,7 @@ fn show(
         points: machines.iter().map(|(number, machine)| (*number as f64, costs(machine)[place])).collect(),
     };
     let drawn: Vec<Curve> = (0..operation.variants.len()).map(curve).collect();
-    plots.push(curves(&title, "ns", (axis, true), &drawn));
+    plots.push(curves(&title, Axis(axis, ""), Axis("", "ns"), &drawn));
 }
 
 /// A curve bends where it is so many times as high as at its beginning.

@@ -1,0 +1,264 @@
+//! The figures that are published: what `figures.txt` lists, and what was measured of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::document::{Document, fill};
+use harness::report::{OURS, UNCHECKED, figure, times};
+use harness::stats::{Ratio, Row, Summary};
+use harness::{Better, Report};
+
+pub(super) type Str = &'static str;
+
+const NOT_MEASURED: &str = "not measured";
+/// Metrics of which more is better.
+const RATES: [Str; 2] = ["mops", "updates_per_s"];
+
+/// A line of `figures.txt`: a quantity, which is a metric and the configuration in which it is shown (see
+/// [`Report::select`]), and what is aimed at.
+#[derive(Clone, Debug)]
+pub(super) struct Figure {
+    pub(super) is_in_readme: bool,
+    pub(super) part: Str,
+    title: Str,
+    pub(super) metric: Str,
+    wanted: Str,
+    pub(super) targets: Vec<(Str, f64)>,
+}
+
+/// Returns all figures, in the order in which they are shown.
+pub(super) fn all() -> Vec<Figure> {
+    let lines = include_str!("figures.txt").lines().filter(|line| !line.starts_with('#'));
+    let target = |pair: Str| {
+        let (system, bound) = pair.split_once(' ').expect("a target is a system and a ratio");
+        (system, bound.parse().expect("a ratio is a number"))
+    };
+    let figure = |line: Str| {
+        let cells: Vec<Str> = line.split('|').map(str::trim).collect();
+        let [mark, part, title, metric, wanted, targets] = cells[..] else { panic!("not a figure: {line}") };
+        let targets = targets.split(", ").filter(|pair| !pair.is_empty()).map(target).collect();
+        Figure { is_in_readme: mark == "*", part, title, metric, wanted, targets }
+    };
+    lines.map(figure).collect()
+}
+
+/// What was measured of a figure.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Line {
+    /// Part, metric and configuration.
+    figure: String,
+    /// Title, ours, the best peer, theirs, ratio, extremes. Without a measurement, ours says so and the last says why.
+    pub(super) cells: [String; 6],
+    /// The other peers and theirs, the best first.
+    pub(super) others: Vec<String>,
+    /// Of each target: what ours is compared with, the bound, ratio, extremes, and whether it is met.
+    pub(super) targets: Vec<[String; 5]>,
+}
+
+impl Line {
+    /// Returns whether it has our value: an older run need not have it where it has a ratio.
+    pub(super) fn is_measured(&self) -> bool {
+        !["", NOT_MEASURED].contains(&&*self.cells[1])
+    }
+}
+
+/// Our row, and its ratio to another system.
+#[derive(Debug, Default)]
+pub(super) struct Compared<'a> {
+    pub(super) ours: Option<&'a Row>,
+    pub(super) to: Option<&'a str>,
+    pub(super) ratio: Option<Summary>,
+    /// Why the ratio cannot be judged.
+    pub(super) lacks_cpus: Option<String>,
+}
+
+impl Figure {
+    pub(super) fn better(&self) -> Better {
+        if RATES.contains(&self.metric) { Better::Higher } else { Better::Lower }
+    }
+
+    /// Returns the line of a summary that is about the figure.
+    pub(super) fn line_in<'a>(&self, lines: &'a [Line]) -> Option<&'a Line> {
+        lines.iter().find(|line| line.figure == self.name())
+    }
+
+    fn name(&self) -> String {
+        format!("{} {} {}", self.part, self.metric, self.wanted)
+    }
+
+    /// Compares our row with `system`: with the best peer of all that were measured (`best`), or not at all (`itself`).
+    pub(super) fn compare<'a>(&self, document: &'a Document, system: &'a str) -> Compared<'a> {
+        let Some(result) = document.result(self.part) else { return Compared::default() };
+        let ours = result.find(OURS, self.metric, self.wanted);
+        let to = match system {
+            "best" => ours.and_then(|ours| Some(&*result.peers(ours).first()?.system)),
+            _ => Some(system),
+        };
+        let ratio = ours.zip(to).and_then(|(ours, to)| match to {
+            "itself" => Some(ours.summary),
+            to => result.ratio_to(ours, to).map(|ratio| ratio.summary),
+        });
+        Compared { ours, to, ratio, lacks_cpus: result.lacks_cpus(self.metric, self.wanted) }
+    }
+
+    pub(super) fn line(&self, document: &Document) -> Line {
+        let Compared { ours, to, ratio, lacks_cpus } = self.compare(document, "best");
+        let result = document.result(self.part);
+        let (cells, others) = match (ours, result) {
+            (Some(ours), Some(result)) => {
+                let mut peers = result.peers(ours).into_iter();
+                let theirs = peers.next().map_or_else(String::new, value);
+                let others = peers.map(|peer| format!("{} {}", peer.system, value(peer))).collect();
+                let [ratio, range] = texts(ratio);
+                let peer = to.unwrap_or("no peer was measured").to_owned();
+                ([fill(self.title, ours), value(ours), peer, theirs, ratio, range], others)
+            }
+            _ => {
+                let skipped = result.and_then(|result| result.skipped.iter().find(|one| one.system == OURS));
+                let why = lacks_cpus.or(skipped.map(|one| one.why.clone())).unwrap_or(match result {
+                    Some(_) => format!("no such cell in `{}`", self.part),
+                    None => format!("`{}` was not run", self.part),
+                });
+                let (title, nothing) = (self.title.to_owned(), String::new());
+                ([title, NOT_MEASURED.to_owned(), nothing.clone(), nothing.clone(), nothing, why], Vec::new())
+            }
+        };
+        let targets = self.targets.iter().map(|&(system, bound)| self.target(document, system, bound));
+        Line { figure: self.name(), cells, others, targets: targets.collect() }
+    }
+
+    fn target(&self, document: &Document, system: &str, bound: f64) -> [String; 5] {
+        let compared = self.compare(document, system);
+        let verdict = match compared.ratio {
+            _ if compared.lacks_cpus.is_some() => UNCHECKED.to_owned(),
+            None => NOT_MEASURED.to_owned(),
+            Some(found) => self.judge(bound, found, ["met", "missed"]),
+        };
+        let least = if self.better() == Better::Lower { "at most" } else { "at least" };
+        let beside = match (system, compared.to) {
+            ("best", Some(name)) => format!("{name} (the best)"),
+            _ => system.to_owned(),
+        };
+        let [ratio, range] = texts(compared.ratio);
+        [beside, format!("{least} {}", times(bound)), ratio, range, verdict]
+    }
+
+    /// Returns the first word if a ratio is at most `bound` (of a rate, at least), otherwise the second one; in doubt if
+    /// the rounds disagree.
+    pub(super) fn judge(&self, bound: f64, found: Summary, words: [Str; 2]) -> String {
+        let is_met =
+            |value: f64| if self.better() == Better::Lower { value <= bound } else { value >= bound };
+        let [median, min, max] = [found.median, found.min, found.max].map(is_met);
+        let word = if median { words[0] } else { words[1] };
+        if min == median && max == median { word.to_owned() } else { format!("{word}, in doubt") }
+    }
+}
+
+/// Returns, for each metric of a bench, on all CPUs or on one, in which a peer is ahead somewhere: bench and metric,
+/// in how many of the configurations the best peer is ahead, and where by most: the configuration, the peer, the
+/// ratio, its extremes.
+pub(super) fn behind(document: &Document) -> Vec<[String; 6]> {
+    let mut lines = Vec::new();
+    // The systems of an ablation are our own, and the peers those of the bench itself.
+    let is_bench = |result: &&Report| result.posted.is_none() && result.bench != "lock-ablation";
+    for result in document.in_order().filter(is_bench) {
+        let ours = || result.rows.iter().filter(|row| row.system == OURS && row.marked == 0);
+        let mut metrics: Vec<(&str, bool)> = ours().map(|row| (&*row.metric, row.is_of_one_cpu())).collect();
+        metrics.sort_unstable();
+        metrics.dedup();
+        for (metric, on_one_cpu) in metrics {
+            let best = |row| {
+                let best: &Row = result.peers(row).first().copied()?;
+                Some((row, result.ratio_to(row, &best.system)?))
+            };
+            let is_it = |row: &&Row| row.metric == metric && row.is_of_one_cpu() == on_one_cpu;
+            let cells: Vec<_> = ours().filter(is_it).filter_map(best).collect();
+            // Above 1 where the peer is ahead.
+            let far = |(row, ratio): &(&Row, &Ratio)| {
+                let median = ratio.summary.median.max(f64::MIN_POSITIVE);
+                if row.better == Better::Lower { median } else { 1.0 / median }
+            };
+            let count = cells.iter().filter(|cell| far(cell) > 1.0).count();
+            let worst = cells.iter().max_by(|a, b| far(a).total_cmp(&far(b)));
+            let Some((row, ratio)) = worst.filter(|_| count > 0) else { continue };
+            let [median, range] = texts(Some(ratio.summary));
+            let profile = if on_one_cpu { ", one CPU" } else { "" };
+            let (part, share) =
+                (format!("{} {metric}{profile}", result.bench), format!("{count} of {}", cells.len()));
+            lines.push([part, share, row.config.to_string(), ratio.to.to_string(), median, range]);
+        }
+    }
+    lines
+}
+
+pub(super) fn value(row: &Row) -> String {
+    figure(row.summary.median, &row.unit)
+}
+
+/// Returns a ratio and its extremes.
+pub(super) fn texts(ratio: Option<Summary>) -> [String; 2] {
+    ratio.map_or_else(Default::default, |ratio| [times(ratio.median), ratio.range()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::part::PARTS;
+    use super::*;
+    use harness::stats::{Config, Metric, Recorder};
+
+    const PAIR: Metric = Metric::nanoseconds("pair_ns");
+
+    fn document(values: &[(&'static str, &[f64])]) -> Document {
+        let mut recorder = Recorder::new("read");
+        let config = Config::new([("threads", 1.into()), ("nesting", 1.into())]);
+        for (system, rounds) in values {
+            for (round, value) in rounds.iter().enumerate() {
+                recorder.record(round, system, &PAIR, &config, *value);
+            }
+        }
+        Document { machine: Vec::new(), results: vec![Report::new(&recorder, Vec::new())] }
+    }
+
+    fn lines(document: &Document) -> Vec<Line> {
+        all().iter().map(|figure| figure.line(document)).collect()
+    }
+
+    #[test]
+    fn figures_are_of_parts_and_no_two_are_the_same() {
+        let mut names: Vec<String> = all().iter().map(Figure::name).collect();
+        assert!(all().iter().all(|figure| PARTS.iter().any(|part| part.name == figure.part)));
+        names.sort_unstable();
+        assert!(names.windows(2).all(|two| two[0] != two[1]), "{names:?}");
+    }
+
+    #[test]
+    fn line_names_the_best_peer_also_where_it_wins() {
+        let values: [(_, &[f64]); 4] =
+            [(OURS, &[2.0]), ("slow", &[9.0]), ("fast", &[1.0]), ("bare-load", &[0.1])];
+        let document = document(&values);
+        let line = lines(&document).remove(0);
+        assert_eq!(line.cells[1..5], ["2.00 ns", "fast", "1.00 ns", "2.00x"]);
+        assert_eq!(line.others, ["slow 9.00 ns"]);
+        let behind = behind(&document);
+        assert_eq!(behind[0][..5], ["read pair_ns", "1 of 1", "threads=1 nesting=1", "fast", "2.00x"]);
+    }
+
+    #[test]
+    fn target_is_met_missed_or_in_doubt_by_its_rounds() {
+        let verdict = |values: &[f64]| {
+            let document = document(&[(OURS, values), ("liburcu-memb", &[1.0; 3])]);
+            lines(&document)[0].targets[0].clone()[4].clone()
+        };
+        assert_eq!(verdict(&[0.5, 0.6, 0.7]), "met");
+        assert_eq!(verdict(&[0.5, 0.6, 0.8]), "met, in doubt");
+        assert_eq!(verdict(&[0.5, 0.8, 0.9]), "missed, in doubt");
+        assert_eq!(verdict(&[0.8, 0.8, 0.9]), "missed");
+        assert_eq!(verdict(&[]), "not measured");
+    }
+
+    #[test]
+    fn figure_that_was_not_measured_says_why() {
+        let lines = lines(&document(&[("peer", &[1.0])]));
+        assert_eq!((&*lines[0].cells[1], &*lines[0].cells[5]), ("not measured", "no such cell in `read`"));
+        assert!(lines.last().is_some_and(|line| line.cells[5] == "`programs` was not run"));
+    }
+}
