@@ -135,7 +135,7 @@ mod sys;
 pub use domain::api::{Barrier, Domain, EnterSection, TakeBack};
 
 /// For the packages in `urcu/`, without a stable interface.
-#[cfg(all(target_has_atomic = "64", feature = "urcu", not(any(loom, stillpoint_portable))))]
+#[cfg(all(target_has_atomic = "64", feature = "_urcu", not(any(loom, stillpoint_portable))))]
 #[doc(hidden)]
 pub mod urcu {
     pub use crate::fence::backend::in_child as reset_fence_in_child;

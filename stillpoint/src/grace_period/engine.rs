@@ -257,7 +257,7 @@ pub struct GpCookie {
     pub(crate) ticket: AuditTicket,
 }
 
-#[cfg(feature = "urcu")]
+#[cfg(feature = "_urcu")]
 impl GpCookie {
     /// Returns the number of the grace period.
     pub fn number(self) -> u64 {

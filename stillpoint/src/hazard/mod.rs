@@ -103,7 +103,7 @@
 
 #[cfg(feature = "srcu")]
 mod domain;
-#[cfg(feature = "capi")]
+#[cfg(feature = "_capi")]
 #[doc(hidden)]
 pub mod foreign;
 mod pointer;

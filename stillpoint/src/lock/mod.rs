@@ -106,7 +106,7 @@ mod condvar;
 mod events;
 mod mutex;
 mod policy;
-#[cfg(any(feature = "pthread", loom))]
+#[cfg(any(feature = "_pthread", loom))]
 #[doc(hidden)]
 pub mod pthread;
 #[cfg(not(loom))]
@@ -126,7 +126,7 @@ pub use rwlock::api::{
 };
 
 /// The lock with other policies, for measurements. Not stable.
-#[cfg(feature = "lab")]
+#[cfg(feature = "_lab")]
 #[doc(hidden)]
 pub mod lab {
     pub use super::mutex::nodes::AllNodes;

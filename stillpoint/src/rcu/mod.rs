@@ -182,12 +182,12 @@
 
 mod atomic;
 mod exchange_error;
-#[cfg(feature = "capi")]
+#[cfg(feature = "_capi")]
 #[doc(hidden)]
 pub mod foreign;
 mod grace_period;
 mod guard;
-#[cfg(feature = "lab")]
+#[cfg(feature = "_lab")]
 #[doc(hidden)]
 pub mod lab;
 mod option;

@@ -23,7 +23,7 @@ use super::handles::Handles;
 use super::state::SrcuState;
 use crate::EnterSection;
 use crate::grace_period::engine::ReaderSet as _;
-#[cfg(feature = "capi")]
+#[cfg(feature = "_capi")]
 use crate::readers::srcu::Idx;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
@@ -136,7 +136,7 @@ impl Domain {
 
     /// [`enter`](Self::enter) for interfaces to other languages: returns the number that
     /// [`exit_raw`](Self::exit_raw) takes.
-    #[cfg(feature = "capi")]
+    #[cfg(feature = "_capi")]
     #[doc(hidden)]
     #[inline]
     #[track_caller]
@@ -149,7 +149,7 @@ impl Domain {
     /// # Safety
     ///
     /// `enter_raw` of this domain returned `section`, which has not been ended.
-    #[cfg(feature = "capi")]
+    #[cfg(feature = "_capi")]
     #[doc(hidden)]
     #[inline]
     pub unsafe fn exit_raw(&self, section: u64) {

@@ -61,7 +61,7 @@ pub struct SharedSeq {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqSnapshot(u64);
 
-#[cfg(feature = "urcu")]
+#[cfg(feature = "_urcu")]
 impl SeqSnapshot {
     pub fn number(self) -> u64 {
         self.0

@@ -72,14 +72,14 @@ pub fn futex_wake(word: &AtomicU32, count: u32, mask: NonZeroU32) -> usize {
 }
 
 /// [`futex_wait`] for a word that other code wakes without the flag `PRIVATE`.
-#[cfg(feature = "urcu")]
+#[cfg(feature = "_urcu")]
 pub fn futex_wait_shared(word: &AtomicU32, expected: u32, until: Option<u64>) {
     let until = until.and_then(|until| Timespec::try_from(Duration::from_nanos(until)).ok());
     let _ = futex::wait_bitset(word, futex::Flags::empty(), expected, until.as_ref(), NonZeroU32::MAX);
 }
 
 /// [`futex_wake`] for a word on which threads sleep without the flag `PRIVATE`.
-#[cfg(feature = "urcu")]
+#[cfg(feature = "_urcu")]
 pub fn futex_wake_shared(word: &AtomicU32, count: u32) {
     let _ = futex::wake(word, futex::Flags::empty(), count);
 }

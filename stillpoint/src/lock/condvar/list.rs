@@ -148,7 +148,7 @@ impl WaitList {
     }
 
     /// Ends the wait of the node's owner, which is awake. Returns `false` if it has been notified.
-    #[cfg(all(feature = "pthread", not(loom)))]
+    #[cfg(all(feature = "_pthread", not(loom)))]
     pub fn leave(&self, id: u32) -> bool {
         let state = &table().node(id).state;
         // Acquire, Relaxed: as in `sleep`.

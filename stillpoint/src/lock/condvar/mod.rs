@@ -24,7 +24,7 @@
 //! mutex of the waiters is stored while the list is not empty, and a wait with another one panics.
 
 mod list;
-#[cfg(all(feature = "pthread", not(loom)))]
+#[cfg(all(feature = "_pthread", not(loom)))]
 mod parts;
 mod patience;
 

@@ -232,11 +232,11 @@ pub fn exclude_other_tests() -> std::sync::MutexGuard<'static, ()> {
 }
 
 /// All free nodes, until dropped. Until then, a thread without a node waits unqueued.
-#[cfg(any(test, feature = "lab"))]
+#[cfg(any(test, feature = "_lab"))]
 #[derive(Debug)]
 pub struct AllNodes(pub Vec<u32>);
 
-#[cfg(any(test, feature = "lab"))]
+#[cfg(any(test, feature = "_lab"))]
 impl AllNodes {
     /// Allocates them.
     pub fn alloc() -> Self {
@@ -244,7 +244,7 @@ impl AllNodes {
     }
 }
 
-#[cfg(any(test, feature = "lab"))]
+#[cfg(any(test, feature = "_lab"))]
 impl Drop for AllNodes {
     fn drop(&mut self) {
         self.0.iter().for_each(|&id| table().free(id));

@@ -174,7 +174,7 @@ impl Registration {
     ///
     /// `copy` is a thread-local variable of the calling thread, and exists as long as this registration.
     #[cfg(not(loom))]
-    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "C and C++ are what has copies"))]
+    #[cfg_attr(not(feature = "_capi"), allow(dead_code, reason = "C and C++ are what has copies"))]
     pub unsafe fn copy_fast_to(&self, copy: NonNull<Cell<&'static Reader>>) {
         self.copy.set(Some(copy));
         // Not `fast` itself, which a signal handler may have changed since it was loaded.
