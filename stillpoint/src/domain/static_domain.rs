@@ -66,6 +66,10 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
+/// What a guard or handle that stays in its thread has a pointer to, which is neither `Send` nor `Sync`. The compiler names
+/// it where a guard is sent to another thread, or held across `.await` in a future that must be `Send`.
+pub enum DropBeforeAwaitOrUseSrcu {}
+
 /// The state of a domain that all threads share.
 #[doc(hidden)]
 #[derive(Debug)]

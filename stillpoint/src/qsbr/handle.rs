@@ -7,7 +7,7 @@ use core::panic::Location;
 use core::ptr;
 
 use crate::Domain as _;
-use crate::domain::static_domain::StaticDomain;
+use crate::domain::static_domain::{DropBeforeAwaitOrUseSrcu, StaticDomain};
 use crate::domain::thread::{leave_if_ended, queue_of, register, registered_reader};
 use crate::pointer::shared::sealed::ReadSection;
 use crate::readers::sections::reader::{Owner, Reader};
@@ -62,8 +62,8 @@ pub struct Handle<D: StaticDomain = Global> {
     /// The counter as this thread last saw it: the reader's `gp_seen` while it is online.
     seen: u64,
     reader: &'static Reader,
-    /// Neither `Send` nor `Sync`: it stands for its thread, and is used without atomic operations.
-    _thread: PhantomData<*mut D>,
+    /// It stands for its thread, and is used without atomic operations.
+    _thread: PhantomData<(*mut DropBeforeAwaitOrUseSrcu, D)>,
 }
 
 /// Why a thread cannot be registered.

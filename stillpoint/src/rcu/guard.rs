@@ -6,7 +6,7 @@ use core::panic::Location;
 use core::ptr;
 
 use crate::EnterSection;
-use crate::domain::static_domain::StaticDomain;
+use crate::domain::static_domain::{DropBeforeAwaitOrUseSrcu, StaticDomain};
 use crate::domain::thread::{
     KeepReader, in_read_section, own_reader, queue_of, reader_registered_at, registered_reader,
     while_it_stays,
@@ -103,8 +103,8 @@ pub unsafe trait RcuDomain: StaticDomain<Section = Guard<Self>> {
 #[must_use = "the section ends when the guard is dropped"]
 pub struct Guard<D: RcuDomain = Global> {
     reader: &'static Reader,
-    /// Neither `Send` nor `Sync`: only its thread may use the reader's fast paths.
-    _thread: PhantomData<*mut D>,
+    /// Only its thread may use the reader's fast paths.
+    _thread: PhantomData<(*mut DropBeforeAwaitOrUseSrcu, D)>,
 }
 
 impl<D: RcuDomain> Guard<D> {

@@ -6,5 +6,5 @@ use stillpoint::qsbr;
 fn main() {
     let handle = qsbr::register();
     thread::spawn(move || drop(handle));
-    //~ E0277 `*mut stillpoint::qsbr::Global` cannot be sent between threads safely
+    //~ E0277 `*mut stillpoint::domain::static_domain::DropBeforeAwaitOrUseSrcu` cannot be sent between threads safely
 }

@@ -8,6 +8,6 @@ fn main() {
     let handle = qsbr::register();
     thread::scope(|scope| {
         scope.spawn(|| assert_eq!(*number.load(&handle), 1));
-        //~ E0277 `*mut stillpoint::qsbr::Global` cannot be shared between threads safely
+        //~ E0277 `*mut stillpoint::domain::static_domain::DropBeforeAwaitOrUseSrcu` cannot be shared between threads safely
     });
 }

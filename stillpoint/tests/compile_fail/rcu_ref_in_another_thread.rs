@@ -5,5 +5,5 @@ fn main() {
     let number = Rcu::new(1);
     let value = number.read();
     std::thread::scope(|scope| _ = scope.spawn(move || drop(value)));
-    //~ E0277 `*mut stillpoint::rcu::Global` cannot be sent between threads safely
+    //~ E0277 `*mut stillpoint::domain::static_domain::DropBeforeAwaitOrUseSrcu` cannot be sent between threads safely
 }
