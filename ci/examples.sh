@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
 
-programs=(hot_reload connection_table sessions metrics_endpoint job_queue sorted_list)
+programs=(hot_reload connection_table sessions metrics_endpoint job_queue sorted_list hazard_list)
 cargo build --workspace --examples
 for program in "${programs[@]}"; do
     echo "-- $program"

@@ -89,7 +89,7 @@ impl List {
             }
             node.next.store(current);
             match link.try_store(current, node) {
-                Ok(()) => return true,
+                Ok(_) => return true,
                 Err(back) => node = back,
             }
         }
@@ -150,12 +150,9 @@ impl List {
 /// Changes `link` from `current` to `next`, and retires `current`, which is removed. Returns `false` if the link is another
 /// one by now.
 fn unlink(link: &Link, current: Shared<'_, Node>, next: Shared<'_, Node>) -> bool {
-    let is_unlinked = link.try_store(current, next).is_ok();
-    if is_unlinked {
-        // SAFETY: the only link to the node in the list is gone, and the node does not return.
-        unsafe { hazard::retire_shared(current, DeferOptions::new()) };
-    }
-    is_unlinked
+    let unlinked = link.try_store(current, next);
+    // SAFETY: the only link to the node in the list is gone, and the node does not return.
+    unlinked.map(|node| unsafe { hazard::retire_shared(node, DeferOptions::new()) }).is_ok()
 }
 
 impl Drop for List {

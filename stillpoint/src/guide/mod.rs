@@ -126,7 +126,8 @@
 //! | `metrics_endpoint` | counters and histograms, read over HTTP (`percpu`) |
 //! | `job_queue` | many threads on one CPU (`lock`) |
 //! | `sorted_list` | a list of nodes that threads link and unlink (`rcu::Atomic`) |
-//! | `long_traversals` | the same, with readers that take their time (`hazard`) |
+//! | `hazard_list` | the same, by hazard pointers alone: a reader may stay anywhere in the list (`hazard`) |
+//! | `long_traversals` | both: short reads in sections, and readers that take their time (`hazard`) |
 //!
 //! # Rules that are easy to break
 //!

@@ -22,7 +22,7 @@
 //! // A writer, in any thread:
 //! let mut own = HazardPointer::new();
 //! let old = own.protect(&current);
-//! if current.try_store(old, Owned::new(Node { value: 2 })).is_ok() {
+//! if let Ok(old) = current.try_store(old, Owned::new(Node { value: 2 })) {
 //!     // SAFETY: the node is no longer reachable, and not retired otherwise.
 //!     unsafe { hazard::retire_shared(old, DeferOptions::new()) };
 //! }
@@ -118,8 +118,7 @@ use crate::reclaim::options::DeferOptions;
 pub use crate::hazard_domain as domain;
 #[cfg(feature = "srcu")]
 pub use domain::Domain;
-pub use pointer::HazardPointer;
-pub use source::Source;
+pub use pointer::{HazardPointer, Protected};
 
 /// A domain with hazard pointers: [`Global`], a type made by [`domain!`](crate::hazard_domain), or a [`Domain`].
 ///

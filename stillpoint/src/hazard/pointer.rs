@@ -13,7 +13,8 @@ use crate::slots::slot::Slot;
 /// A hazard pointer: it protects one value at a time from being freed, or none.
 ///
 /// Make one before a loop, and protect one value after another. A reference that it has lent borrows it, so it is used again
-/// when the reference is gone. To hold two values, take two of them.
+/// when the reference is gone. To hold two values, take two of them. A traversal of linked nodes returns where it has
+/// stopped: it keeps nodes by [`Protected`].
 ///
 /// ```
 /// use stillpoint::hazard::{Global, HazardPointer};
@@ -184,6 +185,94 @@ impl HazardPointer {
     #[inline(always)]
     pub fn reset(&mut self) {
         self.slot.clear();
+    }
+}
+
+/// A pointer to a node, and the hazard pointer that protects it: what a traversal moves, keeps and returns.
+///
+/// Null at first.
+///
+/// ```
+/// use std::mem;
+/// use stillpoint::hazard::{Global, Protected};
+/// use stillpoint::rcu::{Atomic, Owned};
+///
+/// struct Node {
+///     value: u64,
+///     next: Atomic<Node, Global>,
+/// }
+///
+/// /// Returns the last node of a list from which none is removed.
+/// fn last(first: &Atomic<Node, Global>) -> Protected<Node> {
+///     let (mut last, mut current) = (Protected::new(), Protected::new());
+///     while current.protect(last.get().as_ref().map_or(first, |node: &Node| &node.next)).as_ref().is_some() {
+///         mem::swap(&mut last, &mut current);
+///     }
+///     last
+/// }
+///
+/// let mut first = Atomic::new(Owned::new(Node { value: 1, next: Atomic::null() }));
+/// let node = last(&first);
+/// assert_eq!(node.get().as_ref().map(|node| node.value), Some(1));
+/// # // SAFETY: no other thread has the node.
+/// # drop(unsafe { first.take() });
+/// ```
+///
+/// What it lends is gone when it protects another node:
+///
+/// ```compile_fail,E0502
+/// use stillpoint::hazard::{Global, Protected};
+/// use stillpoint::rcu::{Atomic, Owned};
+///
+/// let [first, second] = [1, 2].map(|value| Atomic::<u64, Global>::new(Owned::new(value)));
+/// let mut node = Protected::new();
+/// node.protect(&first);
+/// let one = node.get();
+/// node.protect(&second);
+/// assert_eq!(one.as_ref(), Some(&1));
+/// ```
+pub struct Protected<T: ?Sized + Pointable> {
+    pointer: HazardPointer,
+    /// What `pointer` protects, with the tag.
+    node: Shared<'static, T>,
+}
+
+impl<T: ?Sized + Pointable> Protected<T> {
+    /// Makes a hazard pointer: see [`HazardPointer::new`].
+    ///
+    /// # Panics
+    ///
+    /// As [`HazardPointer::new`].
+    #[track_caller]
+    pub fn new() -> Self {
+        Self { pointer: HazardPointer::new(), node: Shared::null() }
+    }
+
+    /// Loads a pointer, and protects its node from now on, instead of the one before: see [`HazardPointer::protect`].
+    #[inline(always)]
+    pub fn protect<D: HazardDomain>(&mut self, source: &Atomic<T, D>) -> Shared<'_, T> {
+        self.node = Shared::from_word(self.pointer.protect(source).into_word());
+        self.get()
+    }
+
+    /// Returns the pointer, with the tag that it was loaded with.
+    #[inline(always)]
+    pub fn get(&self) -> Shared<'_, T> {
+        // Not longer than `self` is borrowed, and thus protects it.
+        self.node
+    }
+}
+
+impl<T: ?Sized + Pointable> Default for Protected<T> {
+    #[track_caller]
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: ?Sized + Pointable> fmt::Debug for Protected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Protected").field(&self.node).finish()
     }
 }
 

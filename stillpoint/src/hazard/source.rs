@@ -10,27 +10,19 @@ use crate::slots::slot::Slot;
 ///
 /// An [`Atomic`] lends its node for as long as it is protected. An [`Rcu`] or [`RcuOption`] owns its value, so it is
 /// borrowed for that time as well.
-pub trait Source<'h>: sealed::Source<'h> {}
+pub trait Source<'h> {
+    /// What is lent for `'h`, while the slot protects it.
+    type Output;
 
-impl<'h, S: sealed::Source<'h>> Source<'h> for S {}
-
-pub(crate) mod sealed {
-    use super::Slot;
-
-    pub trait Source<'h> {
-        /// What is lent for `'h`, while the slot protects it.
-        type Output;
-
-        /// Loads the pointer, and protects its value by the slot.
-        ///
-        /// # Safety
-        ///
-        /// The slot is in a record that collections look at, belongs to the caller, and is not changed during `'h`.
-        unsafe fn protect(self, slot: &'static Slot) -> Self::Output;
-    }
+    /// Loads the pointer, and protects its value by the slot.
+    ///
+    /// # Safety
+    ///
+    /// The slot is in a record that collections look at, belongs to the caller, and is not changed during `'h`.
+    unsafe fn protect(self, slot: &'static Slot) -> Self::Output;
 }
 
-impl<'h, T: ?Sized + Pointable, D: HazardDomain> sealed::Source<'h> for &Atomic<T, D> {
+impl<'h, T: ?Sized + Pointable, D: HazardDomain> Source<'h> for &Atomic<T, D> {
     type Output = Shared<'h, T>;
 
     #[inline(always)]
@@ -39,7 +31,7 @@ impl<'h, T: ?Sized + Pointable, D: HazardDomain> sealed::Source<'h> for &Atomic<
     }
 }
 
-impl<'h, T: ?Sized + Send + Sync + 'static, D: HazardDomain> sealed::Source<'h> for &'h RcuOption<T, D> {
+impl<'h, T: ?Sized + Send + Sync + 'static, D: HazardDomain> Source<'h> for &'h RcuOption<T, D> {
     type Output = Option<&'h T>;
 
     #[inline(always)]
@@ -50,7 +42,7 @@ impl<'h, T: ?Sized + Send + Sync + 'static, D: HazardDomain> sealed::Source<'h> 
     }
 }
 
-impl<'h, T: ?Sized + Send + Sync + 'static, D: HazardDomain> sealed::Source<'h> for &'h Rcu<T, D> {
+impl<'h, T: ?Sized + Send + Sync + 'static, D: HazardDomain> Source<'h> for &'h Rcu<T, D> {
     type Output = &'h T;
 
     #[inline(always)]

@@ -149,7 +149,8 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
         &self.pointer
     }
 
-    /// Stores `new` if the pointer is `current`, tag included. Needs no section, as it lends nothing.
+    /// Stores `new` if the pointer is `current`, tag included, and returns the pointer that it replaced. Needs no section:
+    /// what keeps `current` still does.
     ///
     /// # Errors
     ///
@@ -167,12 +168,12 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     /// # drop(unsafe { first.take() });
     /// ```
     #[inline]
-    pub fn try_store<P: Pointer<T>>(&self, current: Shared<'_, T>, new: P) -> Result<(), P> {
+    pub fn try_store<'c, P: Pointer<T>>(&self, current: Shared<'c, T>, new: P) -> Result<Shared<'c, T>, P> {
         let new = new.into_word();
         // SAFETY: `new` comes from a `P`, and was not stored.
         self.pointer
             .compare_exchange(current.into_word(), new)
-            .map(drop)
+            .map(|_| current)
             .map_err(|_| unsafe { P::from_word(new) })
     }
 

@@ -4,7 +4,7 @@
 use std::mem;
 
 use stillpoint::Domain as _;
-use stillpoint::hazard::HazardPointer;
+use stillpoint::hazard::Protected;
 use stillpoint::rcu::{Atomic, DeferOptions, Owned, Shared};
 
 use super::{Own, REMOVED, Set};
@@ -20,99 +20,99 @@ pub struct List {
     head: Atomic<Node, Own>,
 }
 
-/// The hazard pointers of a search: of the node in front, and of the current one.
-struct Pointers([HazardPointer; 2]);
-
-/// A place before `current`, which is null at the end. Valid until the pointers are used again.
-struct Position<'a> {
-    link: &'a Atomic<Node, Own>,
-    current: Shared<'a, Node>,
+/// A place before `current`, which is null at the end.
+struct Position<'l> {
+    list: &'l List,
+    /// Null before the first node.
+    previous: Protected<Node>,
+    current: Protected<Node>,
     is_found: bool,
+}
+
+impl Position<'_> {
+    fn link(&self) -> &Atomic<Node, Own> {
+        link(self.list, &self.previous)
+    }
+}
+
+/// Returns the link behind a node, or the first one.
+fn link<'a>(list: &'a List, previous: &'a Protected<Node>) -> &'a Atomic<Node, Own> {
+    previous.get().as_ref().map_or(&list.head, |node| &node.next)
 }
 
 impl List {
     /// Returns the first position whose key is not less than `key`. Unlinks removed nodes before it.
-    fn find<'a>(&'a self, key: u64, pointers: &'a mut Pointers) -> Position<'a> {
+    fn find(&self, key: u64) -> Position<'_> {
         'search: loop {
-            let mut link = &self.head;
-            let mut current = protect(link, &mut pointers.0[1]);
-            while let Some(node) = current.as_ref() {
+            let (mut previous, mut current) = (Protected::new(), Protected::new());
+            current.protect(&self.head);
+            while let Some(node) = current.get().as_ref() {
                 // SAFETY: compared, and protected before it is followed.
                 let next = unsafe { node.next.load_unprotected() };
                 if next.tag() == REMOVED {
-                    if !unlink(link, current, next.with_tag(0)) {
+                    if !unlink(link(self, &previous), current.get(), next.with_tag(0)) {
                         continue 'search;
                     }
                 } else if node.key < key {
-                    link = &node.next;
                     // What protected the current node protects the one in front from now on.
-                    pointers.0.swap(0, 1);
+                    mem::swap(&mut previous, &mut current);
                 } else {
-                    return Position { link, current, is_found: node.key == key };
+                    let is_found = node.key == key;
+                    return Position { list: self, previous, current, is_found };
                 }
                 // Protected while the node in front, or the head, leads to it, and is not removed.
-                current = protect(link, &mut pointers.0[1]);
-                if current != next.with_tag(0) {
+                if current.protect(link(self, &previous)) != next.with_tag(0) {
                     continue 'search;
                 }
             }
-            return Position { link, current, is_found: false };
+            return Position { list: self, previous, current, is_found: false };
         }
     }
 }
 
-/// Protects the node of a link, for as long as the hazard pointer is not used for another.
-fn protect<'a>(link: &Atomic<Node, Own>, pointer: &mut HazardPointer) -> Shared<'a, Node> {
-    let node = pointer.protect(link);
-    // SAFETY: the search uses the node only while a hazard pointer of its own protects it. Keeps the tag.
-    unsafe { Shared::from_ptr(node.as_ptr()) }.with_tag(node.tag())
-}
-
 fn unlink(link: &Atomic<Node, Own>, current: Shared<'_, Node>, next: Shared<'_, Node>) -> bool {
-    let is_unlinked = link.try_store(current, next).is_ok();
-    if is_unlinked {
-        // SAFETY: the only link to the node in the list is gone, and the node does not return.
-        unsafe { Own.retire_shared(current, DeferOptions::new().run_on_retiring_thread()) };
-    }
-    is_unlinked
+    let unlinked = link.try_store(current, next);
+    // SAFETY: the only link to the node in the list is gone, and the node does not return.
+    unlinked
+        .map(|node| unsafe { Own.retire_shared(node, DeferOptions::new().run_on_retiring_thread()) })
+        .is_ok()
 }
 
 impl Set for List {
     fn insert(&self, key: u64) -> bool {
-        let mut pointers = Pointers(HazardPointer::array());
         let mut node = Owned::new(Node { key, next: Atomic::null() });
         loop {
-            let Position { link, current, is_found } = self.find(key, &mut pointers);
-            if is_found {
+            let position = self.find(key);
+            if position.is_found {
                 return false;
             }
-            node.next.store(current);
-            match link.try_store(current, node) {
-                Ok(()) => return true,
+            node.next.store(position.current.get());
+            match position.link().try_store(position.current.get(), node) {
+                Ok(_) => return true,
                 Err(back) => node = back,
             }
         }
     }
 
     fn remove(&self, key: u64) -> bool {
-        let mut pointers = Pointers(HazardPointer::array());
         loop {
-            let Position { link, current, is_found } = self.find(key, &mut pointers);
-            let Some(node) = current.as_ref().filter(|_| is_found) else { return false };
+            let position = self.find(key);
+            let current = position.current.get();
+            let Some(node) = current.as_ref().filter(|_| position.is_found) else { return false };
             // SAFETY: compared and stored only.
             let next = unsafe { node.next.load_unprotected() };
             if next.tag() == REMOVED || node.next.try_store(next, next.with_tag(REMOVED)).is_err() {
                 continue; // Another thread was faster.
             }
-            if !unlink(link, current, next) {
-                self.find(key, &mut pointers);
+            if !unlink(position.link(), current, next) {
+                self.find(key);
             }
             return true;
         }
     }
 
     fn contains(&self, key: u64) -> bool {
-        self.find(key, &mut Pointers(HazardPointer::array())).is_found
+        self.find(key).is_found
     }
 }
 
