@@ -2,12 +2,11 @@
 #![cfg(loom)]
 
 use loom::sync::Arc;
-use loom::thread;
 use stillpoint_collections::copy_map::shape::{MAX_WORDS, Shape, Words};
 use stillpoint_collections::copy_map::tables::Tables;
 use stillpoint_collections::copy_map::walk::Walk;
 use stillpoint_collections::model::Model;
-use support::model::check;
+use support::model::{check, race, race_all};
 
 /// Buckets with room for one pair, so that the second one overflows.
 struct Small;
@@ -69,19 +68,12 @@ fn map<S: Shape>(buckets: usize, keys: &[u64]) -> Arc<Map<S>> {
     Arc::new(map)
 }
 
-fn spawn<S: Shape>(map: &Arc<Map<S>>, body: impl FnOnce(&Map<S>) + 'static) -> thread::JoinHandle<()> {
-    let map = map.clone();
-    thread::spawn(move || body(&map))
-}
-
 /// Explores a map of one bucket that the `first` thread changes while the `last` thread reads it. As in the models of the
 /// other map, the thread that reads is the last to run in the first execution.
 fn explore<S: Shape>(keys: &'static [u64], first: fn(&Map<S>), last: fn(&Map<S>)) {
     check(0, 3, move || {
         let map = map(1, keys);
-        let reader = spawn(&map, last);
-        first(&map);
-        reader.join().unwrap();
+        race(&map, first, last);
     });
 }
 
@@ -89,6 +81,12 @@ fn explore<S: Shape>(keys: &'static [u64], first: fn(&Map<S>), last: fn(&Map<S>)
 fn reuse(map: &Map) {
     assert_eq!(remove(map, OLD), Some(OLD));
     assert_eq!(insert(map, NEW, NEW), None);
+}
+
+/// Two lookups of a key that is removed.
+fn stays_removed(map: &Map) {
+    let (first, second) = (get(map, OLD), get(map, OLD));
+    assert!(first.is_some() || second.is_none(), "a pair was removed, and then it was found");
 }
 
 /// Refutes: pair-without-version, Bucket::read:Acquire, Bucket::write:Release, Bucket::link:Acquire,
@@ -113,10 +111,7 @@ fn pair_is_written_when_it_is_found() {
 
 #[test]
 fn removed_pair_stays_removed() {
-    explore(&[OLD], reuse, |map| {
-        let (first, second) = (get(map, OLD), get(map, OLD));
-        assert!(first.is_some() || second.is_none(), "a pair was removed, and then it was found");
-    });
+    explore(&[OLD], reuse, stays_removed);
 }
 
 #[test]
@@ -143,12 +138,11 @@ fn pair_behind_an_unlinked_bucket_stays_found() {
     const OTHER: u64 = key(1, 5, 5);
     check(0, 3, || {
         let map: Arc<Map> = map(2, &[FIRST, SECOND, MIDDLE, STAYS, OTHER]);
-        let reader = spawn(&map, |map| {
-            assert_eq!(get(map, STAYS), Some(STAYS), "a key is missing that stays");
-        });
-        assert_eq!(remove(&map, MIDDLE), Some(MIDDLE));
-        assert_eq!(insert(&map, key(1, 6, 6), 6), None);
-        reader.join().unwrap();
+        let change = |map: &Map| {
+            assert_eq!(remove(map, MIDDLE), Some(MIDDLE));
+            assert_eq!(insert(map, key(1, 6, 6), 6), None);
+        };
+        race(&map, change, |map| assert_eq!(get(map, STAYS), Some(STAYS), "a key is missing that stays"));
     });
 }
 
@@ -161,9 +155,8 @@ fn bucket_that_another_chain_takes_belongs_to_no_other() {
     const ADDED: u64 = key(1, 6, 6);
     check(0, 2, || {
         let map: Arc<Map> = map(2, &[STAYS[0], MIDDLE, STAYS[1], STAYS[2]]);
-        let other = spawn(&map, |map| assert_eq!(insert(map, ADDED, ADDED), None));
-        assert_eq!(remove(&map, MIDDLE), Some(MIDDLE));
-        other.join().unwrap();
+        let remove = |map: &Map| assert_eq!(remove(map, MIDDLE), Some(MIDDLE));
+        race(&map, remove, |map| assert_eq!(insert(map, ADDED, ADDED), None));
         let found = |key| get(&map, key) == Some(key);
         assert!(STAYS.into_iter().chain([ADDED]).all(found), "a key is missing that stays");
         assert_eq!(get(&map, MIDDLE), None);
@@ -188,10 +181,11 @@ fn pair_is_removed_while_a_bucket_before_it_is_unlinked() {
 fn pair_is_removed_while_its_chain_moves() {
     check(0, 2, || {
         let map: Arc<Map> = map(1, &[OLD]);
-        let remover = spawn(&map, |map| assert_eq!(remove(map, OLD), Some(OLD)));
-        resize(&map, 2);
-        assert_eq!(insert(&map, NEW, NEW), None);
-        remover.join().unwrap();
+        let grow = |map: &Map| {
+            resize(map, 2);
+            assert_eq!(insert(map, NEW, NEW), None);
+        };
+        race(&map, grow, |map| assert_eq!(remove(map, OLD), Some(OLD)));
         assert_eq!((get(&map, OLD), get(&map, NEW)), (None, Some(NEW)));
     });
 }
@@ -201,9 +195,7 @@ fn pair_is_removed_while_its_chain_moves() {
 fn each_of_two_writers_replaces_another_value() {
     check(0, 3, || {
         let map: Arc<Map> = map(1, &[OLD]);
-        let other = map.clone();
-        let other = thread::spawn(move || insert(&other, OLD, 1));
-        let (own, other) = (insert(&map, OLD, 2), other.join().unwrap());
+        let (own, other) = race(&map, |map| insert(map, OLD, 2), |map| insert(map, OLD, 1));
         let last = get(&map, OLD);
         assert!(
             (own, other, last) == (Some(OLD), Some(2), Some(1))
@@ -217,9 +209,7 @@ fn each_of_two_writers_replaces_another_value() {
 fn one_of_two_insertions_is_the_first() {
     check(0, 3, || {
         let map: Arc<Map> = map(1, &[]);
-        let other = map.clone();
-        let other = thread::spawn(move || insert(&other, NEW, 1));
-        let (own, other) = (insert(&map, NEW, 2), other.join().unwrap());
+        let (own, other) = race(&map, |map| insert(map, NEW, 2), |map| insert(map, NEW, 1));
         assert!(own.is_none() != other.is_none(), "both insertions were the first");
         assert_eq!((get(&map, NEW), map.len()), (if own.is_none() { Some(1) } else { Some(2) }, 1));
     });
@@ -228,16 +218,14 @@ fn one_of_two_insertions_is_the_first() {
 /// Refutes: pair-not-copied
 #[test]
 fn pair_is_found_while_its_chain_moves() {
-    check(0, 3, || {
-        let map: Arc<Map> = map(1, &[OLD]);
-        let reader = spawn(&map, |map| {
-            let (first, second) = (get(map, OLD), get(map, OLD));
-            assert!(first == Some(OLD) || first == Some(7), "a key is missing that stays");
-            assert!(second == Some(7) || second == first, "a value has gone back in time");
-        });
-        resize(&map, 2);
-        assert_eq!(insert(&map, OLD, 7), Some(OLD));
-        reader.join().unwrap();
+    let grow = |map: &Map| {
+        resize(map, 2);
+        assert_eq!(insert(map, OLD, 7), Some(OLD));
+    };
+    explore(&[OLD], grow, |map| {
+        let (first, second) = (get(map, OLD), get(map, OLD));
+        assert!(first == Some(OLD) || first == Some(7), "a key is missing that stays");
+        assert!(second == Some(7) || second == first, "a value has gone back in time");
     });
 }
 
@@ -249,10 +237,11 @@ fn change_beside_a_move_is_not_lost() {
     const ADDED: u64 = key(1, 9, 2);
     check(0, 3, || {
         let map: Arc<Map<Wide>> = map(1, &[]);
-        let writer = spawn(&map, |map| assert_eq!(insert(map, ADDED, 1), None));
-        resize(&map, 2);
-        assert_eq!(insert(&map, OLD, OLD), None);
-        writer.join().unwrap();
+        let grow = |map: &Map<_>| {
+            resize(map, 2);
+            assert_eq!(insert(map, OLD, OLD), None);
+        };
+        race(&map, grow, |map| assert_eq!(insert(map, ADDED, 1), None));
         assert_eq!((get(&map, OLD), get(&map, ADDED), map.len()), (Some(OLD), Some(1), 2));
     });
 }
@@ -260,17 +249,15 @@ fn change_beside_a_move_is_not_lost() {
 /// Refutes: chain-not-moved-first
 #[test]
 fn pair_that_was_removed_from_the_next_table_stays_removed() {
-    check(0, 3, || {
-        let map: Arc<Map> = map(1, &[OLD]);
-        let reader = spawn(&map, |map| {
-            let (first, second) = (get(map, OLD), get(map, OLD));
-            assert!(first.is_some() || second.is_none(), "a pair was removed, and then it was found");
-        });
-        resize(&map, 2);
-        assert_eq!(remove(&map, OLD), Some(OLD));
-        reader.join().unwrap();
-        assert_eq!(get(&map, OLD), None);
-    });
+    let grow = |map: &Map| {
+        resize(map, 2);
+        assert_eq!(remove(map, OLD), Some(OLD));
+    };
+    explore(&[OLD], grow, stays_removed);
+}
+
+fn replace(map: &Map, key: u64) {
+    assert_eq!(insert(map, key, 7), Some(key));
 }
 
 /// Each of two writers moves a chain; the last one publishes the table, with the pairs that both have moved.
@@ -282,14 +269,18 @@ fn next_table_is_published_with_all_pairs() {
     check(0, 2, || {
         let map: Arc<Map> = map(2, &[LEFT, RIGHT]);
         resize(&map, 4);
-        let writer = spawn(&map, |map| assert_eq!(insert(map, RIGHT, 7), Some(RIGHT)));
-        let reader = spawn(&map, |map| {
-            assert!(get(map, LEFT).is_some(), "a key is missing that stays");
-            assert!(get(map, RIGHT).is_some(), "a key is missing that stays");
-        });
-        assert_eq!(insert(&map, LEFT, 7), Some(LEFT));
-        writer.join().unwrap();
-        reader.join().unwrap();
+        race_all(
+            &map,
+            |map| replace(map, LEFT),
+            2,
+            |map, index| match index {
+                0 => replace(map, RIGHT),
+                _ => {
+                    assert!(get(map, LEFT).is_some(), "a key is missing that stays");
+                    assert!(get(map, RIGHT).is_some(), "a key is missing that stays");
+                }
+            },
+        );
         assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [Some(7); 2]);
     });
 }
@@ -303,9 +294,7 @@ fn chains_that_become_one_keep_their_pairs() {
     check(0, 2, || {
         let map: Arc<Map> = map(2, &[LEFT, RIGHT]);
         resize(&map, 1);
-        let writer = spawn(&map, |map| assert_eq!(insert(map, RIGHT, 7), Some(RIGHT)));
-        assert_eq!(insert(&map, LEFT, 7), Some(LEFT));
-        writer.join().unwrap();
+        race(&map, |map| replace(map, LEFT), |map| replace(map, RIGHT));
         assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [Some(7); 2]);
     });
 }
@@ -320,9 +309,7 @@ fn hasher_that_lies_harms_no_other_chain() {
         let map: Arc<Map> = map(2, &[LEFT, RIGHT]);
         resize(&map, 4);
         let insert = |map: &Map, key| _ = map.insert(key, [&words([key]); 2], &|_| LEFT, &());
-        let writer = spawn(&map, move |map| insert(map, RIGHT));
-        insert(&map, LEFT);
-        writer.join().unwrap();
+        race(&map, |map| insert(map, LEFT), move |map| insert(map, RIGHT));
         assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [LEFT, RIGHT].map(Some));
     });
 }
@@ -334,10 +321,11 @@ fn table_shrinks_once_a_resize_that_is_under_way_is_over() {
     check(0, 2, || {
         let map: Arc<Map> = map(2, &[OLD]);
         resize(&map, 8);
-        let writer = spawn(&map, |map| assert_eq!(insert(map, OLD, 7), Some(OLD)));
-        map.shrink_to_fit(&|key| key[0], &());
-        let buckets = map.current(&()).expect("a table").len();
-        writer.join().unwrap();
+        let shrink = |map: &Map| {
+            map.shrink_to_fit(&|key| key[0], &());
+            map.current(&()).expect("a table").len()
+        };
+        let (buckets, ()) = race(&map, shrink, |map| replace(map, OLD));
         assert_eq!((buckets, get(&map, OLD)), (4, Some(7)));
     });
 }
@@ -349,14 +337,15 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
     const RIGHT: u64 = key(1, 1, 2);
     check(0, 3, || {
         let map: Arc<Map> = map(2, &[LEFT, RIGHT]);
-        let reader = spawn(&map, |map| {
+        let shrink = |map: &Map| {
+            resize(map, 1);
+            replace(map, RIGHT);
+        };
+        race(&map, shrink, |map| {
             let (mut walk, mut keys) = (Walk::new(map, &()), Vec::new());
             while walk.next(map, &|key| key[0], &(), &mut |key, _| keys.push(key[0])) {}
             let count = |key| keys.iter().filter(|&&found| found == key).count();
             assert_eq!((count(LEFT), count(RIGHT)), (1, 1));
         });
-        resize(&map, 1);
-        assert_eq!(insert(&map, RIGHT, 7), Some(RIGHT));
-        reader.join().unwrap();
     });
 }

@@ -2,7 +2,6 @@
 #![cfg(loom)]
 
 use loom::sync::Arc;
-use loom::thread;
 use stillpoint::sync::loom_access::LoomAccess;
 use stillpoint_collections::bucket::{Hashed, SLOTS};
 use stillpoint_collections::model::{Model, Owned};
@@ -10,7 +9,7 @@ use stillpoint_collections::spot::Spot;
 use stillpoint_collections::table::Tables;
 use stillpoint_collections::walk::Walk;
 use stillpoint_collections::writer::Seen;
-use support::model::check;
+use support::model::{check, race, race_all};
 
 /// The key is its hash: the lowest bit chooses the stripe, and with the next ones the bucket; the byte at the top is
 /// the fingerprint.
@@ -114,15 +113,8 @@ fn map_with_room(entries: usize, keys: &[u64]) -> Arc<Map> {
 fn explore(preemptions: usize, keys: &'static [u64], first: fn(&Map), last: fn(&Map)) {
     check(0, preemptions, move || {
         let map = map(keys);
-        let reader = spawn(&map, last);
-        first(&map);
-        reader.join().unwrap();
+        race(&map, first, last);
     });
-}
-
-fn spawn(map: &Arc<Map>, body: impl FnOnce(&Map) + 'static) -> thread::JoinHandle<()> {
-    let map = map.clone();
-    thread::spawn(move || body(&map))
 }
 
 /// Two lookups of a key that is inserted: the second finds it if the first did.
@@ -198,13 +190,14 @@ fn entry_behind_an_empty_bucket_is_found() {
         second.into_iter().chain([LAST]).for_each(|key| assert_eq!(insert(&map, key, key), None));
         second.into_iter().for_each(|key| assert_eq!(remove(&map, key), Some(key)));
         OTHER[..SLOTS].iter().for_each(|&key| assert_eq!(insert(&map, key, key), None));
-        let reader = spawn(&map, |map| {
+        let change = |map: &Map| {
+            assert_eq!(remove(map, OLD), Some(OLD));
+            assert_eq!(insert(map, OTHER[SLOTS], 1), None);
+        };
+        race(&map, change, |map| {
             assert_eq!(get(map, LAST), Some(LAST), "an entry is missing that stays");
             stays_removed(map, OLD);
         });
-        assert_eq!(remove(&map, OLD), Some(OLD));
-        assert_eq!(insert(&map, OTHER[SLOTS], 1), None);
-        reader.join().unwrap();
         assert_eq!((get(&map, OTHER[SLOTS]), get(&map, OLD)), (Some(1), None));
     });
 }
@@ -222,9 +215,8 @@ fn bucket_that_another_chain_takes_belongs_to_no_other() {
         more[..5].iter().for_each(|&key| assert_eq!(remove(&map, key), Some(key)));
         assert_eq!(remove(&map, OLD), Some(OLD));
         FULL[..SLOTS].iter().for_each(|&key| assert_eq!(insert(&map, key | 1, key), None));
-        let other = spawn(&map, |map| ADDED.iter().for_each(|&key| assert_eq!(insert(map, key, key), None)));
-        assert_eq!(remove(&map, more[5]), Some(more[5]));
-        other.join().unwrap();
+        let remove = |map: &Map| assert_eq!(remove(map, more[5]), Some(more[5]));
+        race(&map, remove, |map| ADDED.iter().for_each(|&key| assert_eq!(insert(map, key, key), None)));
         assert_eq!(ADDED.map(|key| get(&map, key)), ADDED.map(Some));
     });
 }
@@ -236,10 +228,11 @@ fn lookup_in_a_freed_bucket_finds_no_entry_of_another_chain() {
     check(0, 3, || {
         let map = map_with_room(32, &FULL);
         FULL[..SLOTS].iter().for_each(|&key| assert_eq!(insert(&map, key | 1, key), None));
-        let reader = spawn(&map, |map| stays_removed(map, OLD));
-        assert_eq!(remove(&map, OLD), Some(OLD));
-        assert_eq!(insert(&map, OTHER, 1), None);
-        reader.join().unwrap();
+        let change = |map: &Map| {
+            assert_eq!(remove(map, OLD), Some(OLD));
+            assert_eq!(insert(map, OTHER, 1), None);
+        };
+        race(&map, change, |map| stays_removed(map, OLD));
         assert_eq!((get(&map, OTHER), get(&map, OLD)), (Some(1), None));
     });
 }
@@ -268,9 +261,7 @@ fn one_of_two_insertions_that_look_at_chains_is_the_first() {
 fn of_two_insertions(insert: fn(&Map, u64, u64) -> Option<u64>) {
     check(0, 3, move || {
         let map = map(&[]);
-        let other = map.clone();
-        let other = thread::spawn(move || insert(&other, NEW, 1));
-        let (own, other) = (insert(&map, NEW, 2), other.join().unwrap());
+        let (own, other) = race(&map, |map| insert(map, NEW, 2), move |map| insert(map, NEW, 1));
         assert!(own.is_none() != other.is_none(), "both insertions were the first");
         assert_eq!((get(&map, NEW), map.len()), (if own.is_none() { Some(1) } else { Some(2) }, 1));
     });
@@ -282,11 +273,12 @@ fn of_two_insertions(insert: fn(&Map, u64, u64) -> Option<u64>) {
 fn one_of_two_removals_is_the_first() {
     check(0, 3, || {
         let map = map(&[OLD]);
-        let other = map.clone();
-        let other = thread::spawn(move || remove(&other, OLD));
-        let own = remove(&map, OLD);
-        assert_eq!(insert(&map, NEW, 1), None);
-        let other = other.join().unwrap();
+        let reuse = |map: &Map| {
+            let removed = remove(map, OLD);
+            assert_eq!(insert(map, NEW, 1), None);
+            removed
+        };
+        let (own, other) = race(&map, reuse, |map| remove(map, OLD));
         assert!(own.is_none() != other.is_none(), "both removals were the first");
         assert_eq!((get(&map, OLD), get(&map, NEW), map.len()), (None, Some(1), 1));
     });
@@ -297,13 +289,14 @@ fn one_of_two_removals_is_the_first() {
 fn change_is_made_in_the_next_table_if_its_bucket_has_moved() {
     check(0, 3, || {
         let map = map(&[OLD]);
-        let mover = spawn(&map, |map| {
+        let change = |map: &Map| {
+            assert_eq!(remove(map, OLD), Some(OLD));
+            assert_eq!(insert(map, NEW, 1), None);
+        };
+        race(&map, change, |map| {
             resize(map, 4);
             assert_eq!(insert(map, key(2, 2, 2), 1), None);
         });
-        assert_eq!(remove(&map, OLD), Some(OLD));
-        assert_eq!(insert(&map, NEW, 1), None);
-        mover.join().unwrap();
         assert_eq!((get(&map, OLD), get(&map, NEW)), (None, Some(1)));
     });
 }
@@ -341,14 +334,19 @@ fn next_table_is_published_with_all_entries() {
     check(0, 2, || {
         let map = map(&[LEFT, RIGHT]);
         resize(&map, 4);
-        let writer = spawn(&map, |map| assert_eq!(insert(map, RIGHT, 7), Some(RIGHT)));
-        let reader = spawn(&map, |map| {
-            assert!(get(map, LEFT).is_some(), "an entry is missing that stays");
-            assert!(get(map, RIGHT).is_some(), "an entry is missing that stays");
-        });
-        assert_eq!(insert(&map, LEFT, 7), Some(LEFT));
-        writer.join().unwrap();
-        reader.join().unwrap();
+        let replace = |map: &Map, key| assert_eq!(insert(map, key, 7), Some(key));
+        race_all(
+            &map,
+            |map| replace(map, LEFT),
+            2,
+            move |map, index| match index {
+                0 => replace(map, RIGHT),
+                _ => {
+                    assert!(get(map, LEFT).is_some(), "an entry is missing that stays");
+                    assert!(get(map, RIGHT).is_some(), "an entry is missing that stays");
+                }
+            },
+        );
         assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [Some(7); 2]);
     });
 }
@@ -367,15 +365,13 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
         insert(&map, RIGHT, 1);
         insert(&map, key(1, 1, 3), 1);
         resize(&map, 2);
-        let map = Arc::new(map);
-        let reader = spawn(&map, |map| {
+        let replace = |map: &Map| assert_eq!(insert(map, RIGHT, 7), Some(1));
+        race(&Arc::new(map), replace, |map| {
             let (mut walk, mut entries) = (Walk::new(map, &()), Vec::new());
             while walk.next(|_, entry| entries.push(entry)) {}
             let count = |key| entries.iter().filter(|entry| entry.key == key).count();
             assert_eq!((count(LEFT), count(RIGHT)), (1, 1));
         });
-        assert_eq!(insert(&map, RIGHT, 7), Some(1));
-        reader.join().unwrap();
     });
 }
 
@@ -387,10 +383,11 @@ fn reserve_moves_buckets_that_other_threads_have_claimed() {
     check(0, 2, || {
         let map = map(&[]);
         resize(&map, 4);
-        let writer = spawn(&map, |map| assert_eq!(insert(map, MOVER, 1), None));
-        map.reserve(9, &Model, &()).expect("memory");
-        assert!(map.capacity(&()) >= 9, "no room");
-        writer.join().unwrap();
+        let reserve = |map: &Map| {
+            map.reserve(9, &Model, &()).expect("memory");
+            assert!(map.capacity(&()) >= 9, "no room");
+        };
+        race(&map, reserve, |map| assert_eq!(insert(map, MOVER, 1), None));
         assert_eq!(get(&map, MOVER), Some(1));
     });
 }

@@ -11,11 +11,12 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use stillpoint::arc::thread::{has_no_guards, register, run_retired};
 use stillpoint::arc::{ArcCell, Deferred, Exact, Guard, RefCnt, Strategy};
-use stillpoint::slots::record::{Record, Records};
+use stillpoint::slots::record::Records;
 use stillpoint::slots::scan::GuardSlots;
 use stillpoint::slots::slot::Slot;
 use stillpoint::sync::model::{poll, reader as interruptible};
-use support::model::{check, look_at};
+use support::model;
+use support::model::{check, look_at, race_all, race_reader, race_readers};
 
 struct Value {
     count: AtomicUsize,
@@ -109,11 +110,8 @@ fn race<S: Strategy<Counted> + Default + Send + Sync + 'static>(
     check(0, 2, move || {
         let first = value();
         let cell = Arc::new(ArcCell::with_strategy(Counted(first), S::default()));
-        let shared = cell.clone();
         register();
-        let t = thread::spawn(move || writer(&shared));
-        interruptible(0, || reader(&cell));
-        t.join().unwrap();
+        model::race(&cell, |cell| interruptible(0, || reader(cell)), writer);
         assert!(is_freed(first), "a reference is lost");
         assert!(has_no_guards());
     });
@@ -160,27 +158,21 @@ fn load_of_nothing_keeps_no_slot() {
     });
 }
 
-/// Slots, and a value.
+/// Slots, one of which has a guard of the first of two values.
 struct State {
-    records: &'static Records,
     guards: GuardSlots,
+    slot: &'static Slot,
     first: *mut Value,
+    second: *mut Value,
 }
-
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for State {}
-// SAFETY: as above.
-unsafe impl Send for State {}
 
 impl State {
     fn new() -> Arc<Self> {
         let records = Box::leak(Box::new(Records::new()));
-        Arc::new(Self { records, guards: GuardSlots::new(records), first: value() })
-    }
-
-    /// Returns the record of a new thread.
-    fn record(&self) -> &'static Record {
-        self.records.of(self.records.claim().unwrap())
+        let slot = records.of(records.claim().unwrap()).find_free().unwrap();
+        let [first, second] = [value(), value()];
+        slot.fill(first.cast());
+        Arc::new(Self { guards: GuardSlots::new(records), slot, first, second })
     }
 
     /// Pays the guards of a value that was in a cell, whose loads have ended, and releases the reference of the cell.
@@ -190,24 +182,28 @@ impl State {
         }
         decrement(value);
     }
-}
 
-/// Drops a guard, in any thread.
-fn drop_guard(slot: &Slot, value: *mut Value) {
-    look(value);
-    if slot.release(value.cast()) {
-        decrement(value);
+    fn release_first(&self) {
+        self.release(self.first);
     }
-}
 
-fn free_slot(record: &'static Record) -> &'static Slot {
-    record.find_free().unwrap()
-}
+    /// Drops the guard of a value, in any thread.
+    fn drop_guard(&self, value: *mut Value) {
+        look(value);
+        if self.slot.release(value.cast()) {
+            decrement(value);
+        }
+    }
 
-/// Runs `body` as reader number `index`.
-fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) -> thread::JoinHandle<()> {
-    let state = state.clone();
-    thread::spawn(move || interruptible(index, || body(&state)))
+    fn drop_first(&self) {
+        self.drop_guard(self.first);
+    }
+
+    /// Fills the slot with a guard of the second value, and drops that.
+    fn guard_second(&self) {
+        self.slot.fill(self.second.cast());
+        self.drop_guard(self.second);
+    }
 }
 
 /// Refutes: slot-not-paid, no-fence-after-payment, Slot::release:Release, Slot::protects:Acquire
@@ -215,13 +211,9 @@ fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) 
 fn guard_is_dropped_beside_its_payment() {
     check(0, 3, || {
         let state = State::new();
-        let (slot, first) = (free_slot(state.record()), state.first);
-        slot.fill(first.cast());
-        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
-        state.release(first);
-        t.join().unwrap();
-        assert!(is_freed(first), "a reference is lost");
-        assert!(slot.is_free());
+        race_reader(&state, State::release_first, State::drop_first);
+        assert!(is_freed(state.first), "a reference is lost");
+        assert!(state.slot.is_free());
     });
 }
 
@@ -230,18 +222,17 @@ fn guard_is_dropped_beside_its_payment() {
 fn paid_reference_is_released_after_it_was_added() {
     check(0, 3, || {
         let state = State::new();
-        let (slot, first) = (free_slot(state.record()), state.first);
-        slot.fill(first.cast());
-        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
-        let w = state.clone();
-        let surplus = w.guards.pay(first.cast(), || increment(first));
-        let u = thread::spawn(move || decrement(first));
-        for _ in 0..surplus {
-            decrement(first);
-        }
-        u.join().unwrap();
-        t.join().unwrap();
-        assert!(is_freed(first), "a reference is lost");
+        let pay = |state: &State| {
+            let surplus = state.guards.pay(state.first.cast(), || increment(state.first));
+            let first = state.first;
+            let other = thread::spawn(move || decrement(first));
+            for _ in 0..surplus {
+                decrement(first);
+            }
+            other.join().unwrap();
+        };
+        race_reader(&state, pay, State::drop_first);
+        assert!(is_freed(state.first), "a reference is lost");
     });
 }
 
@@ -252,19 +243,18 @@ fn paid_reference_is_released_after_it_was_added() {
 fn slot_that_is_filled_again_publishes_its_earlier_guards() {
     check(0, 2, || {
         let state = State::new();
-        let (slot, first, second) = (free_slot(state.record()), state.first, value());
-        slot.fill(first.cast());
-        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
-        let u = spawn(&state, 1, move |_| {
-            if slot.is_free() {
-                slot.fill(second.cast());
+        let free_first = |state: &State| {
+            if state.slot.protects(state.second.cast()) {
+                decrement(state.first);
+            }
+        };
+        race_readers(&state, free_first, 2, |state, index| {
+            if index == 0 {
+                state.drop_first();
+            } else if state.slot.is_free() {
+                state.slot.fill(state.second.cast());
             }
         });
-        if slot.protects(second.cast()) {
-            decrement(first);
-        }
-        t.join().unwrap();
-        u.join().unwrap();
     });
 }
 
@@ -273,21 +263,16 @@ fn slot_that_is_filled_again_publishes_its_earlier_guards() {
 fn slot_is_filled_again_beside_a_writer_of_its_earlier_guard() {
     check(0, 2, || {
         let state = State::new();
-        let (slot, first, second) = (free_slot(state.record()), state.first, value());
-        slot.fill(first.cast());
-        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
-        let u = spawn(&state, 1, move |_| {
-            if slot.is_free() {
-                slot.fill(second.cast());
-                drop_guard(slot, second);
+        race_readers(&state, State::release_first, 2, |state, index| {
+            if index == 0 {
+                state.drop_first();
+            } else if state.slot.is_free() {
+                state.guard_second();
             }
         });
-        state.release(first);
-        t.join().unwrap();
-        u.join().unwrap();
-        assert!(is_freed(first), "a reference is lost");
-        state.release(second);
-        assert!(is_freed(second), "a reference is lost");
+        assert!(is_freed(state.first), "a reference is lost");
+        state.release(state.second);
+        assert!(is_freed(state.second), "a reference is lost");
     });
 }
 
@@ -297,16 +282,12 @@ fn slot_is_filled_again_beside_a_writer_of_its_earlier_guard() {
 fn two_writers_pay_one_guard_once() {
     check(0, 1, || {
         let state = State::new();
-        let (slot, first) = (free_slot(state.record()), state.first);
-        increment(first);
-        slot.fill(first.cast());
-        let t = spawn(&state, 0, move |_| drop_guard(slot, first));
-        let w = state.clone();
-        let u = thread::spawn(move || w.release(first));
-        state.release(first);
-        t.join().unwrap();
-        u.join().unwrap();
-        assert!(is_freed(first), "a reference is lost");
+        increment(state.first);
+        race_all(&state, State::release_first, 2, |state, index| match index {
+            0 => interruptible(0, || state.drop_first()),
+            _ => state.release_first(),
+        });
+        assert!(is_freed(state.first), "a reference is lost");
     });
 }
 
@@ -316,17 +297,12 @@ fn two_writers_pay_one_guard_once() {
 fn late_payment_is_not_for_the_next_guard() {
     check(0, 3, || {
         let state = State::new();
-        let (slot, first, second) = (free_slot(state.record()), state.first, value());
-        slot.fill(first.cast());
-        let t = spawn(&state, 0, move |_| {
-            drop_guard(slot, first);
-            slot.fill(second.cast());
-            drop_guard(slot, second);
+        race_reader(&state, State::release_first, |state| {
+            state.drop_first();
+            state.guard_second();
         });
-        state.release(first);
-        t.join().unwrap();
-        assert!(is_freed(first), "a reference is lost");
-        state.release(second);
-        assert!(is_freed(second), "a reference is lost");
+        assert!(is_freed(state.first), "a reference is lost");
+        state.release(state.second);
+        assert!(is_freed(state.second), "a reference is lost");
     });
 }

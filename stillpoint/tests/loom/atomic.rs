@@ -1,17 +1,14 @@
 //! Models of `PublishedPtr`: each change publishes what its thread did before, each load and each previous pointer
 //! acquires that, and a node that was unlinked outlives its readers.
 
-use core::ptr::{self, null_mut};
+use std::ptr::null_mut;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
-use stillpoint::grace_period::engine::Engine;
 use stillpoint::rcu::published_ptr::PublishedPtr;
-use stillpoint::readers::sections::reader::ExitPath;
-use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
-use stillpoint::sync::model::{poll, reader as interruptible};
-use support::model::check;
+use stillpoint::sync::model::poll;
+use support::domain::Domain;
+use support::model::{check, race, race_reader};
 
 /// The mark of a node that is to be unlinked, in a pointer.
 const MARK: usize = 1;
@@ -21,11 +18,6 @@ struct Node {
     value: UnsafeCell<u32>,
     next: PublishedPtr<Node>,
 }
-
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for Node {}
-// SAFETY: as above.
-unsafe impl Send for Node {}
 
 fn node(value: u32, next: *mut Node) -> *mut Node {
     let node = Box::new(Node { value: UnsafeCell::new(0), next: PublishedPtr::new(next) });
@@ -60,19 +52,20 @@ fn marked(node: *mut Node) -> *mut Node {
 }
 
 /// Explores `one` and `other` in parallel, with a pointer to `first`, marked or not.
-fn race(
+fn explore(
     is_marked: bool,
-    one: impl Fn(&PublishedPtr<Node>, *mut Node) + Copy + Send + Sync + 'static,
-    other: impl Fn(&PublishedPtr<Node>, *mut Node) + Send + Sync + 'static,
+    one: fn(&PublishedPtr<Node>, *mut Node),
+    other: fn(&PublishedPtr<Node>, *mut Node),
 ) {
     check(0, 3, move || {
         let first = node(7, null_mut());
         let pointer = Arc::new(PublishedPtr::new(if is_marked { marked(first) } else { first }));
-        let (theirs, node) = (Arc::clone(&pointer), at(first));
-        let thread = thread::spawn(move || one(&theirs, ptr::from_ref(node).cast_mut()));
-        other(&pointer, first);
-        thread.join().unwrap();
+        race(&pointer, |pointer| other(pointer, first), move |pointer| one(pointer, first));
     });
+}
+
+fn publish(pointer: &PublishedPtr<Node>, _first: *mut Node) {
+    pointer.store(node(8, null_mut()));
 }
 
 fn load(pointer: &PublishedPtr<Node>, _first: *mut Node) {
@@ -82,24 +75,28 @@ fn load(pointer: &PublishedPtr<Node>, _first: *mut Node) {
 /// Refutes: PublishedPtr::store:Release
 #[test]
 fn store_publishes_the_node() {
-    race(false, |pointer, _| pointer.store(node(8, null_mut())), load);
+    explore(false, publish, load);
 }
 
 #[test]
 fn swap_publishes_the_node() {
-    race(false, |pointer, _| _ = pointer.swap(node(8, null_mut())), load);
+    explore(false, |pointer, _| _ = pointer.swap(node(8, null_mut())), load);
 }
 
 /// Refutes: PublishedPtr::compare_exchange:Release
 #[test]
 fn exchange_publishes_the_node() {
-    race(false, |pointer, first| assert!(pointer.compare_exchange(first, node(8, null_mut())).is_ok()), load);
+    explore(
+        false,
+        |pointer, first| assert!(pointer.compare_exchange(first, node(8, null_mut())).is_ok()),
+        load,
+    );
 }
 
 /// Refutes: PublishedPtr::compare_exchange_weak:Release
 #[test]
 fn weak_exchange_publishes_the_node() {
-    race(
+    explore(
         false,
         |pointer, first| assert!(pointer.compare_exchange_weak(first, node(8, null_mut())).is_ok()),
         load,
@@ -108,7 +105,7 @@ fn weak_exchange_publishes_the_node() {
 
 #[test]
 fn swap_acquires_the_previous_node() {
-    race(false, |pointer, _| pointer.store(node(8, null_mut())), |pointer, _| read(pointer.swap(null_mut())));
+    explore(false, publish, |pointer, _| read(pointer.swap(null_mut())));
 }
 
 /// The other thread takes the node, changes it, and stores it again.
@@ -123,16 +120,18 @@ fn change_alone(pointer: &PublishedPtr<Node>, _first: *mut Node) {
 /// Refutes: PublishedPtr::compare_exchange:Acquire
 #[test]
 fn exchange_acquires_what_it_replaces_or_finds() {
-    race(false, change_alone, |pointer, first| match pointer.compare_exchange(first, node(9, null_mut())) {
-        Ok(previous) => read(previous),
-        Err(current) => assert!(current.is_null()),
+    explore(false, change_alone, |pointer, first| {
+        match pointer.compare_exchange(first, node(9, null_mut())) {
+            Ok(previous) => read(previous),
+            Err(current) => assert!(current.is_null()),
+        }
     });
 }
 
 /// Refutes: PublishedPtr::compare_exchange_weak:Acquire
 #[test]
 fn weak_exchange_acquires_what_it_replaces_or_finds() {
-    race(false, change_alone, |pointer, first| {
+    explore(false, change_alone, |pointer, first| {
         match pointer.compare_exchange_weak(first, node(9, null_mut())) {
             Ok(previous) => read(previous),
             Err(current) => assert!(current.is_null()),
@@ -143,36 +142,28 @@ fn weak_exchange_acquires_what_it_replaces_or_finds() {
 /// Refutes: PublishedPtr::compare_exchange:FailureAcquire
 #[test]
 fn failed_exchange_acquires_the_node() {
-    race(
-        false,
-        |pointer, _| pointer.store(node(8, null_mut())),
-        |pointer, first| {
-            if let Err(current) = pointer.compare_exchange(first, null_mut()) {
-                read(current);
-            }
-        },
-    );
+    explore(false, publish, |pointer, first| {
+        if let Err(current) = pointer.compare_exchange(first, null_mut()) {
+            read(current);
+        }
+    });
 }
 
 /// Refutes: PublishedPtr::compare_exchange_weak:FailureAcquire
 #[test]
 fn failed_weak_exchange_acquires_the_node() {
-    race(
-        false,
-        |pointer, _| pointer.store(node(8, null_mut())),
-        |pointer, first| {
-            if let Err(current) = pointer.compare_exchange_weak(first, null_mut()) {
-                read(current);
-            }
-        },
-    );
+    explore(false, publish, |pointer, first| {
+        if let Err(current) = pointer.compare_exchange_weak(first, null_mut()) {
+            read(current);
+        }
+    });
 }
 
 /// The thread that marks the node has changed it. Until then no other thread uses it.
 /// Refutes: PublishedPtr::compare_exchange_weak:Release
 #[test]
 fn mark_publishes_what_came_before() {
-    race(
+    explore(
         false,
         |pointer, first| {
             write(first, 8);
@@ -190,7 +181,7 @@ fn mark_publishes_what_came_before() {
 /// Refutes: PublishedPtr::compare_exchange_weak:Release
 #[test]
 fn cleared_mark_publishes_what_came_before() {
-    race(
+    explore(
         true,
         |pointer, first| {
             write(first, 8);
@@ -208,19 +199,15 @@ fn cleared_mark_publishes_what_came_before() {
 /// Refutes: PublishedPtr::compare_exchange_weak:Acquire + PublishedPtr::compare_exchange_weak:FailureAcquire
 #[test]
 fn marking_acquires_the_node() {
-    race(
-        false,
-        |pointer, _| pointer.store(node(8, null_mut())),
-        |pointer, _| {
-            read(pointer.fetch_or(MARK));
-        },
-    );
+    explore(false, publish, |pointer, _| {
+        read(pointer.fetch_or(MARK));
+    });
 }
 
 /// Refutes: PublishedPtr::compare_exchange_weak:Acquire + PublishedPtr::compare_exchange_weak:FailureAcquire
 #[test]
 fn clearing_a_mark_acquires_the_node() {
-    race(
+    explore(
         true,
         |pointer, _| pointer.store(marked(node(8, null_mut()))),
         |pointer, _| read(pointer.fetch_and(!MARK)),
@@ -233,34 +220,29 @@ fn clearing_a_mark_acquires_the_node() {
 #[test]
 fn reader_of_a_list_never_sees_a_freed_node() {
     check(1, 3, || {
-        let engine = Arc::new(Engine::new(ThreadReaders::<()>::new(ReaderProtocol::Sections), || "Domain"));
-        let own = engine.readers().registry().claim().unwrap();
+        let domain = Domain::new();
+        let own = domain.register();
         let second = node(8, null_mut());
         let first = node(7, second);
-        let head = Arc::new(PublishedPtr::new(first));
-        let (theirs, list) = (Arc::clone(&engine), Arc::clone(&head));
-        let walk = move || {
-            if !own.try_enter(theirs.readers().counter()) {
-                own.nest();
-            }
-            let mut next = list.load();
+        let list = Arc::new((domain, PublishedPtr::new(first)));
+        let empty = |(domain, head): &(Arc<Domain>, PublishedPtr<Node>)| {
+            assert_eq!(at(first).next.fetch_or(MARK), second);
+            assert_eq!(head.compare_exchange(first, second), Ok(first));
+            assert_eq!(head.swap(null_mut()), second);
+            domain.engine.synchronize(None);
+            write(first, 0);
+            write(second, 0);
+        };
+        race_reader(&list, empty, move |(domain, head)| {
+            domain.enter(own);
+            let mut next = head.load();
             while !is_null(next) {
                 // Time may pass between loading the pointer and reading through it.
                 poll();
                 read(next);
                 next = at(next).next.load();
             }
-            if own.leave() == ExitPath::Slow {
-                theirs.readers().exit_slow(own);
-            }
-        };
-        let thread = thread::spawn(move || interruptible(0, walk));
-        assert_eq!(at(first).next.fetch_or(MARK), second);
-        assert_eq!(head.compare_exchange(first, second), Ok(first));
-        assert_eq!(head.swap(null_mut()), second);
-        engine.synchronize(None);
-        write(first, 0);
-        write(second, 0);
-        thread.join().unwrap();
+            domain.leave(own);
+        });
     });
 }

@@ -1,31 +1,35 @@
 //! Models of deferred callbacks: owners that push and reclaim, the worker, and callers that wait for it. All of it is the library's
 //! code; the model starts its threads. No time passes in a model, so a thread that sleeps must be woken.
 
-mod futures;
+mod barriers;
 
 use std::cell::Cell;
 use std::ptr::null;
 use std::time::Duration;
 
-use crate::own::{Count, Own, Readers, State, Value, boxed, read};
+use crate::own::{Count, Own, Readers, State};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use stillpoint::grace_period::engine::{Denied, GpCookie};
 use stillpoint::readers::sections::reader::Reader;
+use stillpoint::readers::sections::scan::ReaderProtocol;
 use stillpoint::reclaim::backlog::Limits;
 use stillpoint::reclaim::callback::Callback;
 use stillpoint::reclaim::domain::{Core, RawDomain};
+use stillpoint::reclaim::hazards::Hazards;
 use stillpoint::reclaim::queue::{PushAction, Queue};
+use stillpoint::slots::record::Records;
 use stillpoint::sync::event_count::EventCount;
 use stillpoint::sync::model::reader as interruptible;
 use stillpoint::sync::{AtomicU64, Ordering::*};
-use support::model::check;
+use support::model::{Value, boxed, check, look_later, race_all};
 
 /// Two owners at most; each has a count of its callbacks that have run.
-struct Shared {
-    state: State,
+pub struct Shared {
+    pub state: State,
+    hazards: Option<Hazards>,
     counts: [&'static Count; 2],
-    workers: Mutex<Vec<thread::JoinHandle<()>>>,
+    pub workers: Mutex<Vec<thread::JoinHandle<()>>>,
     /// How many workers cannot be started; or [`ABSENT`].
     refused: AtomicU64,
     /// Whether the worker's grace periods fail.
@@ -33,7 +37,7 @@ struct Shared {
     /// The domain cannot be parked so often; or [`NEVER`].
     not_parked: AtomicU64,
     /// The task of the parked domain, if it is parked.
-    parked: Mutex<Option<u64>>,
+    pub parked: Mutex<Option<u64>>,
     /// A thread resumes the domain, once, some time.
     is_timed: AtomicU64,
 }
@@ -49,7 +53,7 @@ loom::thread_local! {
 }
 
 #[derive(Clone)]
-struct Domain(Arc<Shared>);
+pub struct Domain(pub Arc<Shared>);
 
 impl RawDomain for Domain {
     type Readers = Readers;
@@ -60,7 +64,12 @@ impl RawDomain for Domain {
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         let registry = self.0.state.core.engine.readers().registry();
-        (0..registry.len()).map(|index| registry.attached(index))
+        let kept = self.hazards().and_then(Hazards::kept);
+        (0..registry.len()).map(|index| registry.attached(index)).chain(kept)
+    }
+
+    fn hazards(&self) -> Option<&Hazards> {
+        self.0.hazards.as_ref()
     }
 
     fn current_reader(&self) -> Option<&'static Reader> {
@@ -100,8 +109,11 @@ impl RawDomain for Domain {
         let domain = self.clone();
         let worker = thread::spawn(move || task(&domain));
         self.0.workers.lock().unwrap().push(worker);
-        // In the first execution that loom tries the worker goes ahead, and sleeps.
-        thread::yield_now();
+        // In the first execution that loom tries the worker goes ahead, and sleeps. Where it could find no hazard pointer
+        // yet, the caller goes ahead.
+        if self.0.hazards.is_none() {
+            thread::yield_now();
+        }
         true
     }
 
@@ -145,13 +157,18 @@ use Kind::*;
 
 impl Domain {
     fn new() -> Self {
+        Self::of(ReaderProtocol::Sections, None, NEVER)
+    }
+
+    fn of(protocol: ReaderProtocol, hazards: Option<Hazards>, not_parked: u64) -> Self {
         Self(Arc::new(Shared {
-            state: State::new(),
+            state: State::new(protocol),
+            hazards,
             counts: [Count::new(), Count::new()],
             workers: Mutex::new(Vec::new()),
             refused: AtomicU64::new(0),
             denied: AtomicU64::new(0),
-            not_parked: AtomicU64::new(NEVER),
+            not_parked: AtomicU64::new(not_parked),
             parked: Mutex::new(None),
             is_timed: AtomicU64::new(0),
         }))
@@ -159,9 +176,12 @@ impl Domain {
 
     /// A domain that can be parked, but not the first `not_parked` times.
     fn that_parks(not_parked: u64) -> Self {
-        let domain = Self::new();
-        domain.0.not_parked.store(not_parked, Relaxed);
-        domain
+        Self::of(ReaderProtocol::Sections, None, not_parked)
+    }
+
+    /// A domain with hazard pointers, whose slots are these. It can be parked.
+    pub fn with_hazards(records: &'static Records) -> Self {
+        Self::of(ReaderProtocol::Hazards, Some(Hazards::new(records)), 0)
     }
 
     /// The timer takes the task of the parked domain. Callbacks are not lazy any more.
@@ -183,7 +203,7 @@ impl Domain {
         domain
     }
 
-    fn register(&self) -> Own {
+    pub fn register(&self) -> Own {
         self.0.state.register()
     }
 
@@ -207,7 +227,7 @@ impl Domain {
         own.push(count, kind == Free, kind == Lazy, value)
     }
 
-    fn reclaim_some(&self, own: Own) {
+    pub fn reclaim_some(&self, own: Own) {
         self.0.state.core.callbacks.reclaim_some(own.queue, self);
     }
 
@@ -228,26 +248,37 @@ impl Domain {
         self.defer_free(own, Call, old);
     }
 
-    fn barrier(&self) -> Result<(), Denied> {
-        self.0.state.core.callbacks.barrier(self)
-    }
-
     /// How many callbacks of the queue have run; the caller must have waited for them.
     fn count(&self, queue: usize) -> u64 {
         self.0.counts[queue].get()
     }
 
     /// Returns when all workers have ended.
-    fn join(&self) {
+    pub fn join(&self) {
         loop {
             let Some(worker) = self.0.workers.lock().unwrap().pop() else { break };
             worker.join().unwrap();
         }
     }
 
-    fn spawn(&self, index: usize, body: impl FnOnce(&Self) + 'static) -> thread::JoinHandle<()> {
-        let domain = self.clone();
-        thread::spawn(move || interruptible(index, || body(&domain)))
+    /// Runs `own` beside `other`, which heavy fences interrupt.
+    fn race(&self, own: impl FnOnce(&Self), other: impl FnOnce(&Self) + 'static) {
+        let theirs = self.clone();
+        let other = thread::spawn(move || interruptible(1, || other(&theirs)));
+        own(self);
+        other.join().unwrap();
+    }
+
+    /// Runs `own`, which heavy fences interrupt, and then waits until all workers have ended.
+    pub fn run(&self, own: impl FnOnce(&Self)) {
+        interruptible(0, || own(self));
+        self.join();
+    }
+
+    /// [`race`](Self::race) where heavy fences interrupt both. Then waits until all workers have ended.
+    pub fn race_owners(&self, own: impl FnOnce(&Self), other: impl FnOnce(&Self) + 'static) {
+        self.race(|domain| interruptible(0, || own(domain)), other);
+        self.join();
     }
 }
 
@@ -256,33 +287,35 @@ fn reader_never_sees_a_value_freed_by_the_worker() {
     check(0, 1, || {
         let domain = Domain::new();
         let (own, reader) = (domain.register(), domain.register());
-        let t = domain.spawn(1, move |domain| domain.0.state.read(reader));
-        interruptible(0, || domain.replace(own));
-        t.join().unwrap();
-        domain.join();
+        domain.race_owners(move |domain| domain.replace(own), move |domain| domain.0.state.read(reader));
         assert_eq!(domain.count(0), 1);
     });
+}
+
+/// Two owners defer a callback each, of a domain that is parked if all are lazy. Returns it when all workers have ended.
+fn two_owners(domain: Domain, kinds: [Kind; 2]) -> Domain {
+    let own = kinds.map(|kind| (domain.register(), kind));
+    let defer = |(own, kind)| move |domain: &Domain| domain.defer(own, kind);
+    domain.race_owners(defer(own[0]), defer(own[1]));
+    domain
 }
 
 #[test]
 fn callbacks_of_two_owners_all_run() {
     check(0, 1, || {
-        let domain = Domain::new();
-        let own = [domain.register(), domain.register()];
-        let t = domain.spawn(1, move |domain| domain.defer(own[1], Call));
-        interruptible(0, || domain.defer(own[0], Call));
-        t.join().unwrap();
-        domain.join();
+        let domain = two_owners(Domain::new(), [Call, Call]);
         assert_eq!([domain.count(0), domain.count(1)], [1, 1]);
     });
 }
 
-/// An owner whose queue has two callbacks that it may run, and that are not reported.
+/// An owner whose queue has two callbacks that it may run, and that are not reported. Their grace period is over.
 fn two_free(domain: &Domain) -> Own {
     let own = domain.register();
     for _ in 0..2 {
         let _ = domain.push(own, Free, null());
     }
+    // Assigns a cookie to the callbacks; their grace period ends at once.
+    domain.flush(own);
     own
 }
 
@@ -291,30 +324,11 @@ fn owner_and_worker_exclude_each_other() {
     check(0, 1, || {
         let domain = Domain::new();
         let own = two_free(&domain);
-        // Assigns a cookie to the callbacks; their grace period ends at once.
-        domain.flush(own);
-        interruptible(0, || {
+        domain.run(|domain| {
             domain.defer(own, Call);
             domain.flush(own);
         });
-        domain.join();
         assert_eq!(domain.count(0), 3);
-    });
-}
-
-/// Refutes: barrier-does-not-wait, barrier-does-not-wake-worker, run-without-notify, sleepers-not-woken,
-/// urgency-ignored
-#[test]
-fn barrier_ends_a_lazy_wait() {
-    check(0, 1, || {
-        let domain = Domain::new();
-        let own = domain.register();
-        interruptible(0, || {
-            domain.defer(own, Lazy);
-            domain.barrier().unwrap();
-            assert_eq!(domain.count(0), 1);
-        });
-        domain.join();
     });
 }
 
@@ -324,11 +338,10 @@ fn flush_ends_a_lazy_wait() {
     check(0, 1, || {
         let domain = Domain::new();
         let own = domain.register();
-        interruptible(0, || {
+        domain.run(|domain| {
             domain.defer(own, Lazy);
             domain.hand_over(own);
         });
-        domain.join();
         assert_eq!(domain.count(0), 1);
     });
 }
@@ -339,8 +352,7 @@ fn parked_and_resumed(not_parked: u64) {
         let domain = Domain::that_parks(not_parked);
         domain.0.is_timed.store(1, Relaxed);
         let own = domain.register();
-        interruptible(0, || domain.defer(own, Lazy));
-        domain.join();
+        domain.run(|domain| domain.defer(own, Lazy));
         assert_eq!(domain.count(0), 1, "a callback was forgotten");
     });
 }
@@ -360,12 +372,7 @@ fn domain_parked_by_a_worker_is_resumed() {
 #[test]
 fn lazy_callback_is_found_by_a_worker_that_becomes_idle() {
     check(0, 1, || {
-        let domain = Domain::that_parks(0);
-        let own = [domain.register(), domain.register()];
-        let t = domain.spawn(1, move |domain| domain.defer(own[1], Lazy));
-        interruptible(0, || domain.defer(own[0], Call));
-        t.join().unwrap();
-        domain.join();
+        let domain = two_owners(Domain::that_parks(0), [Call, Lazy]);
         assert_eq!(domain.count(0), 1, "a callback was forgotten");
         let is_parked = domain.0.parked.lock().unwrap().is_some();
         assert!(is_parked || domain.count(1) == 1, "no worker will see the lazy callback");
@@ -378,82 +385,8 @@ fn urgent_callback_finds_a_parked_domain() {
         let domain = Domain::that_parks(0);
         // The callback may come while the domain is being parked, and is found when it is resumed.
         domain.0.is_timed.store(1, Relaxed);
-        let own = [domain.register(), domain.register()];
-        let t = domain.spawn(1, move |domain| domain.defer(own[1], Call));
-        interruptible(0, || domain.defer(own[0], Lazy));
-        t.join().unwrap();
-        domain.join();
+        let domain = two_owners(domain, [Lazy, Call]);
         assert_eq!(domain.count(1), 1, "a callback was forgotten");
-    });
-}
-
-#[test]
-fn barrier_gets_a_worker_for_a_parked_domain() {
-    check(0, 1, || {
-        let domain = Domain::that_parks(0);
-        let own = domain.register();
-        interruptible(0, || {
-            domain.defer(own, Lazy);
-            domain.barrier().unwrap();
-            assert_eq!(domain.count(0), 1);
-        });
-        domain.join();
-    });
-}
-
-/// The timer is busy, and no thread can be started.
-/// Refutes: parked-without-notify
-#[test]
-fn barrier_acts_as_the_worker_of_a_domain_that_is_parked_meanwhile() {
-    check(0, 1, || {
-        let domain = Domain::that_parks(0);
-        domain.0.refused.store(100, Relaxed);
-        let own = domain.register();
-        let t = domain.spawn(0, move |domain| domain.defer(own, Call));
-        thread::yield_now();
-        domain.barrier().unwrap();
-        t.join().unwrap();
-        domain.barrier().unwrap();
-        assert_eq!(domain.count(0), 1);
-    });
-}
-
-/// Refutes: check-before-bit, counted-before-run, urgent-after-wake
-#[test]
-fn barrier_waits_for_earlier_callbacks() {
-    check(0, 1, || {
-        let domain = Domain::new();
-        let own = domain.register();
-        let t = domain.spawn(0, move |domain| domain.defer(own, Lazy));
-        thread::yield_now();
-        let seen = own.queue.tail();
-        domain.barrier().unwrap();
-        if seen == 1 {
-            assert_eq!(domain.count(0), 1);
-        }
-        t.join().unwrap();
-        // The worker may sleep over a callback that came later.
-        domain.barrier().unwrap();
-        domain.join();
-    });
-}
-
-/// Refutes: claim-released-without-notify, idle-without-notify
-#[test]
-fn barrier_returns_when_the_owner_reclaims() {
-    check(0, 1, || {
-        let domain = Domain::new();
-        let own = two_free(&domain);
-        // Assigns a cookie to the callbacks; their grace period ends at once.
-        domain.flush(own);
-        let t = domain.spawn(0, move |domain| {
-            domain.reclaim_some(own);
-            domain.reclaim_some(own);
-        });
-        domain.barrier().unwrap();
-        assert_eq!(domain.count(0), 2);
-        t.join().unwrap();
-        domain.join();
     });
 }
 
@@ -463,94 +396,15 @@ fn throttled_caller_wakes_when_another_owner_reclaims() {
     check(0, 1, || {
         let domain = Domain::with_limit(2);
         let own = two_free(&domain);
-        // Assigns a cookie to the callbacks; their grace period ends at once.
-        domain.flush(own);
         // The worker has other things to do.
         domain.0.refused.store(ABSENT, Relaxed);
         let caller = domain.register();
-        let t = domain.spawn(0, move |domain| domain.flush(own));
-        interruptible(1, || {
+        let call = |domain: &Domain| {
             let _ = domain.push(caller, Call, null());
             domain.flush(caller);
-        });
-        t.join().unwrap();
+        };
+        domain.race_owners(call, move |domain| domain.flush(own));
         assert_eq!(domain.count(0), 2);
-    });
-}
-
-/// Refutes: no-caller-continues, notified-before-giving-up, start-failure-without-notify,
-/// EventCount::notify_all:Release, EventCount::prepare_wait:Acquire
-#[test]
-fn barrier_runs_callbacks_when_no_worker_starts() {
-    check(0, 2, || {
-        let domain = Domain::new();
-        domain.0.refused.store(1, Relaxed);
-        let own = domain.register();
-        let t = domain.spawn(0, move |domain| domain.defer(own, Call));
-        thread::yield_now();
-        domain.barrier().unwrap();
-        t.join().unwrap();
-        domain.barrier().unwrap();
-        domain.join();
-        assert_eq!(domain.count(0), 1);
-    });
-}
-
-/// Refutes: failed-round-without-notify
-#[test]
-fn barrier_fails_while_the_fence_is_denied() {
-    check(0, 1, || {
-        let domain = Domain::new();
-        let own = domain.register();
-        domain.0.denied.store(1, Relaxed);
-        domain.defer(own, Call);
-        assert_eq!(domain.barrier(), Err(Denied));
-        domain.0.denied.store(0, Relaxed);
-        domain.defer(own, Lazy);
-        // A round that was under way may fail still.
-        while domain.barrier().is_err() {}
-        assert_eq!(domain.count(0), 2);
-        domain.join();
-    });
-}
-
-/// Refutes: worker-stops-without-notify
-#[test]
-fn second_barrier_goes_on_when_the_first_stops_being_the_worker() {
-    check(0, 2, || {
-        let domain = Domain::new();
-        // No worker can be started.
-        domain.0.refused.store(100, Relaxed);
-        let own = [domain.register(), domain.register()];
-        domain.defer(own[0], Call);
-        let t = domain.spawn(1, move |domain| {
-            // The first has yielded, for want of a worker, and is to find nothing domain.
-            thread::yield_now();
-            domain.defer(own[1], Call);
-            domain.barrier().unwrap();
-            assert_eq!(domain.count(1), 1);
-        });
-        domain.barrier().unwrap();
-        assert_eq!(domain.count(0), 1);
-        t.join().unwrap();
-    });
-}
-
-/// Refutes: start-failure-without-notify
-#[test]
-fn barrier_goes_on_when_a_throttled_caller_gets_no_worker() {
-    check(0, 1, || {
-        let domain = Domain::with_limit(0);
-        domain.0.refused.store(100, Relaxed);
-        let own = [domain.register(), domain.register()];
-        let _ = domain.push(own[0], Call, null());
-        let t = domain.spawn(1, move |domain| {
-            let _ = domain.push(own[1], Call, null());
-            domain.flush(own[1]);
-        });
-        domain.barrier().unwrap();
-        assert_eq!(domain.count(0), 1);
-        t.join().unwrap();
     });
 }
 
@@ -567,39 +421,31 @@ fn caller_inside_a_section_leads_no_grace_period() {
             for _ in 0..2 {
                 domain.flush(own);
             }
-            read(old);
+            look_later(old);
             domain.0.state.leave(own);
         });
     });
 }
 
-#[test]
-fn throttled_caller_waits_until_the_backlog_shrinks() {
-    check(0, 1, || {
-        let domain = Domain::with_limit(1);
+/// An owner defers two callbacks of a domain with this limit; both run.
+fn deferred_at_the_limit(limit: u64, kinds: [Kind; 2]) {
+    check(0, 1, move || {
+        let domain = Domain::with_limit(limit);
         let own = domain.register();
-        interruptible(0, || {
-            domain.defer(own, Call);
-            domain.defer(own, Free);
-        });
-        domain.join();
+        domain.run(|domain| kinds.iter().for_each(|&kind| domain.defer(own, kind)));
         assert_eq!(domain.count(0), 2);
     });
+}
+
+#[test]
+fn throttled_caller_waits_until_the_backlog_shrinks() {
+    deferred_at_the_limit(1, [Call, Free]);
 }
 
 /// Refutes: flush-threshold-does-not-wake-worker
 #[test]
 fn lazy_callbacks_run_above_the_flush_threshold() {
-    check(0, 1, || {
-        let domain = Domain::with_limit(4);
-        let own = domain.register();
-        interruptible(0, || {
-            domain.defer(own, Lazy);
-            domain.defer(own, Lazy);
-        });
-        domain.join();
-        assert_eq!(domain.count(0), 2);
-    });
+    deferred_at_the_limit(4, [Lazy, Lazy]);
 }
 
 /// Refutes: announced-by-store, count-not-raised, notified-by-store, one-waiter-woken, sleep-without-comparing,
@@ -608,16 +454,15 @@ fn lazy_callbacks_run_above_the_flush_threshold() {
 fn waiters_with_different_conditions_are_woken() {
     check(0, 2, || {
         let shared = Arc::new((EventCount::new(), AtomicU64::new(0)));
-        let threads = [(1, None), (2, Some(Duration::from_secs(1)))].map(|(mark, timeout)| {
-            let s = shared.clone();
-            thread::spawn(move || assert!(s.0.wait_until(timeout, || s.1.load(Relaxed) >= mark)))
+        let notify = |(events, reached): &(EventCount, AtomicU64)| {
+            for mark in [1, 2] {
+                reached.store(mark, Relaxed);
+                events.notify_all();
+            }
+        };
+        race_all(&shared, notify, 2, |(events, reached), index| {
+            let (mark, timeout) = [(1, None), (2, Some(Duration::from_secs(1)))][index];
+            assert!(events.wait_until(timeout, || reached.load(Relaxed) >= mark));
         });
-        for reached in [1, 2] {
-            shared.1.store(reached, Relaxed);
-            shared.0.notify_all();
-        }
-        for thread in threads {
-            thread.join().unwrap();
-        }
     });
 }

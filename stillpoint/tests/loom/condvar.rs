@@ -2,10 +2,10 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread::{self, JoinHandle};
+use loom::thread;
 use stillpoint::lock::Condvar;
 use stillpoint::lock::model::{Policy, Raw};
-use support::model::check;
+use support::model::{check, race, race_all};
 
 /// Quanta never end, and no head stalls.
 struct NoTimeLimits;
@@ -21,11 +21,6 @@ struct Items {
     left: UnsafeCell<usize>,
     put: Condvar,
 }
-
-// SAFETY: the lock protects the items.
-unsafe impl Sync for Items {}
-// SAFETY: as above.
-unsafe impl Send for Items {}
 
 impl Items {
     fn new() -> Arc<Self> {
@@ -43,6 +38,11 @@ impl Items {
         self.left.with_mut(|left| unsafe { *left += 1 });
         self.unlock();
         self.put.notify_one();
+    }
+
+    fn put_two(&self) {
+        self.put();
+        self.put();
     }
 
     /// Takes an item, or none if the time is over. Returns how many.
@@ -65,42 +65,30 @@ impl Items {
     }
 }
 
-/// Starts a thread that takes an item, with this time limit.
-fn taker(items: &Arc<Items>, until: Option<u64>) -> JoinHandle<usize> {
-    let items = items.clone();
-    thread::spawn(move || items.take(until))
+fn notification(budget: u32) {
+    check(budget, 2, || {
+        let (_, taken) = race(&Items::new(), Items::put, |items| items.take(None));
+        assert_eq!(taken, 1);
+    });
 }
 
 /// Refutes: notified-not-woken, waiter-appended-late
 #[test]
 fn notification_reaches_a_waiter_that_checked_before() {
-    check(0, 2, || {
-        let items = Items::new();
-        let waiter = taker(&items, None);
-        items.put();
-        assert_eq!(waiter.join().unwrap(), 1);
-    });
+    notification(0);
 }
 
 /// Refutes: notified-by-load
 #[test]
 fn notification_reaches_a_waiter_that_spins_before_it_sleeps() {
-    check(1, 2, || {
-        let items = Items::new();
-        let waiter = taker(&items, None);
-        items.put();
-        assert_eq!(waiter.join().unwrap(), 1);
-    });
+    notification(1);
 }
 
 #[test]
 fn each_notification_reaches_a_waiter() {
     check(0, 2, || {
-        let items = Items::new();
-        let waiters = [(); 2].map(|()| taker(&items, None));
-        items.put();
-        items.put();
-        assert_eq!(waiters.map(|waiter| waiter.join().unwrap()), [1; 2]);
+        let (_, taken) = race_all(&Items::new(), Items::put_two, 2, |items, _| items.take(None));
+        assert_eq!(taken, [1; 2]);
     });
 }
 
@@ -109,12 +97,10 @@ fn each_notification_reaches_a_waiter() {
 fn waiter_whose_time_is_over_is_removed_or_notified() {
     check(0, 2, || {
         let items = Items::new();
-        let waiters = [None, Some(0)].map(|until| taker(&items, until));
-        items.put();
-        items.put();
-        let [untimed, timed] = waiters.map(|waiter| waiter.join().unwrap());
-        assert_eq!(untimed, 1);
-        assert!(timed <= 1);
+        let limits = [None, Some(0)];
+        let (_, taken) = race_all(&items, Items::put_two, 2, move |items, index| items.take(limits[index]));
+        assert_eq!(taken[0], 1);
+        assert!(taken[1] <= 1);
         assert!(!items.put.notify_one(), "no thread waits");
     });
 }
@@ -124,14 +110,8 @@ fn waiter_whose_time_is_over_is_removed_or_notified() {
 fn threads_that_sleep_for_the_list_are_woken() {
     check(0, 2, || {
         let items = Items::new();
-        let notifiers = [(); 2].map(|()| {
-            let items = items.clone();
-            thread::spawn(move || items.put())
-        });
-        assert_eq!(items.take(None), 1);
-        for notifier in notifiers {
-            notifier.join().unwrap();
-        }
+        let (taken, _) = race_all(&items, |items| items.take(None), 2, |items, _| items.put());
+        assert_eq!(taken, 1);
         assert_eq!(items.take(None), 1);
     });
 }

@@ -2,9 +2,8 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 use stillpoint::percpu::free_words::{Block, FreeWords};
-use support::model::check;
+use support::model::{check, race_all};
 
 /// The words of a block: their owners write to them.
 type Words = [UnsafeCell<u64>; 2];
@@ -13,11 +12,6 @@ struct Shared {
     free: FreeWords,
     blocks: [(&'static Block, Words); 2],
 }
-
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
 
 impl Shared {
     /// Returns a block whose two words have owners, and one with a free word. Blocks are never freed.
@@ -39,19 +33,18 @@ impl Shared {
 fn word_given_back_is_found_as_its_owner_left_it() {
     check(0, 3, || {
         let shared = Shared::new();
-        let threads = [0, 1].map(|index| {
-            let shared = shared.clone();
-            thread::spawn(move || {
+        race_all(
+            &shared,
+            |_| (),
+            2,
+            |shared, index| {
                 shared.free.give_back(shared.blocks[0].0, 1 << index);
                 if let Some((block, index)) = shared.free.take() {
                     shared.word(block, index).with_mut(|word| unsafe { *word += 1 });
                     shared.free.give_back(block, 1 << index);
                 }
-            })
-        });
-        for t in threads {
-            t.join().unwrap();
-        }
+            },
+        );
         let taken = std::iter::from_fn(|| shared.free.take());
         let uses =
             taken.map(|(block, index)| shared.word(block, index).with_mut(|word| 1 + unsafe { *word }));

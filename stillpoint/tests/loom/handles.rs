@@ -2,9 +2,8 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
-use loom::thread;
 use stillpoint::srcu::handles::Handles;
-use support::model::check;
+use support::model::{check, race};
 
 /// Stands for a domain. Its memory belongs to the `Arc`, so that an early free is a bad access, and no crash.
 struct Domain {
@@ -12,11 +11,6 @@ struct Domain {
     /// Read through all handles, written when the domain is freed.
     memory: UnsafeCell<bool>,
 }
-
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for Domain {}
-// SAFETY: as above.
-unsafe impl Send for Domain {}
 
 impl Domain {
     fn new() -> Arc<Self> {
@@ -43,15 +37,16 @@ fn domain_is_freed_after_its_last_handle() {
     check(0, 3, || {
         let domain = Domain::new();
         domain.handles.add();
-        let other = domain.clone();
-        let t = thread::spawn(move || {
-            // A task of the library has one too.
-            other.handles.add();
-            other.drop_handle(|| ());
-            other.drop_handle(|| ());
-        });
-        domain.drop_handle(|| ());
-        t.join().unwrap();
+        race(
+            &domain,
+            |domain| domain.drop_handle(|| ()),
+            |domain| {
+                // A task of the library has one too.
+                domain.handles.add();
+                domain.drop_handle(|| ());
+                domain.drop_handle(|| ());
+            },
+        );
         assert!(domain.is_freed(), "never freed");
     });
 }
@@ -64,8 +59,9 @@ fn handle_by_a_list_keeps_the_domain_or_is_refused() {
     check(0, 3, || {
         let domain = Domain::new();
         let list = Arc::new(Mutex::new(true));
-        let (found, listed) = (domain.clone(), list.clone());
-        let t = thread::spawn(move || {
+        let listed = list.clone();
+        let drop_last = |domain: &Domain| domain.drop_handle(|| *list.lock().unwrap() = false);
+        race(&domain, drop_last, move |found| {
             let is_listed = listed.lock().unwrap();
             let has_handle = *is_listed && found.handles.try_add();
             drop(is_listed);
@@ -73,8 +69,6 @@ fn handle_by_a_list_keeps_the_domain_or_is_refused() {
                 found.drop_handle(|| *listed.lock().unwrap() = false);
             }
         });
-        domain.drop_handle(|| *list.lock().unwrap() = false);
-        t.join().unwrap();
         assert!(domain.is_freed(), "never freed");
     });
 }

@@ -3,12 +3,12 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread::{self, JoinHandle};
+use loom::thread;
 use stillpoint::lock::model::{
     ABANDONED, CAPACITY, DEAD, FORKED, HEAD, Policy, Raw, Waiter, table, with_waiter,
 };
 use stillpoint::sync::Ordering::Relaxed;
-use support::model::check;
+use support::model::{check, race, race_all};
 
 /// Quanta never end, and no head stalls.
 struct NoTimeLimits;
@@ -50,11 +50,6 @@ struct Guarded<P: Policy> {
     sections: UnsafeCell<usize>,
 }
 
-// SAFETY: loom checks every access of the cell.
-unsafe impl<P: Policy> Sync for Guarded<P> {}
-// SAFETY: as above.
-unsafe impl<P: Policy> Send for Guarded<P> {}
-
 impl<P: Policy> Guarded<P> {
     fn new() -> Arc<Self> {
         Self::with(Raw::new())
@@ -83,11 +78,6 @@ impl<P: Policy> Guarded<P> {
         })
     }
 
-    fn unlock(&self) {
-        // SAFETY: the calling thread holds it.
-        unsafe { self.lock.unlock() };
-    }
-
     fn lock(&self) -> usize {
         self.lock.lock();
         self.leave_section()
@@ -95,8 +85,21 @@ impl<P: Policy> Guarded<P> {
 
     fn leave_section(&self) -> usize {
         let sections = self.section();
-        self.unlock();
+        unlock(&self.lock);
         sections
+    }
+
+    /// Leaves the critical section after other threads have come.
+    fn leave_to_others(&self) {
+        thread::yield_now();
+        self.leave_section();
+    }
+
+    /// Reserves the lock for the head, after other threads have come.
+    fn leave_fairly(&self) {
+        thread::yield_now();
+        self.section();
+        unlock_fair(&self.lock);
     }
 
     /// Tries to take the lock with a time limit. Returns `true` on success.
@@ -118,39 +121,36 @@ impl<P: Policy> Guarded<P> {
     }
 }
 
-fn spawn<P: Policy, R: 'static>(
-    guarded: &Arc<Guarded<P>>,
-    f: impl FnOnce(&Guarded<P>) -> R + 'static,
-) -> JoinHandle<R> {
-    let guarded = guarded.clone();
-    thread::spawn(move || f(&guarded))
+/// Releases a lock that the model holds.
+fn unlock<P: Policy>(lock: &Raw<P>) {
+    // SAFETY: the caller's contract.
+    unsafe { lock.unlock() };
 }
 
-/// Joins threads. Returns the sum of their results.
-fn join(threads: impl IntoIterator<Item = JoinHandle<usize>>) -> usize {
-    threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+/// Releases a lock that the model holds, and reserves it for the head.
+fn unlock_fair<P: Policy>(lock: &Raw<P>) {
+    // SAFETY: the caller's contract.
+    unsafe { lock.unlock_fair() };
+}
+
+/// Allocates all free nodes.
+fn free_nodes() -> Vec<u32> {
+    std::iter::from_fn(|| table().alloc()).collect()
 }
 
 /// `threads` threads lock `times` each; the last frees the memory of the lock.
 fn exclusion<P: Policy>(threads: usize, times: usize) {
     let guarded = Guarded::<P>::new();
     let last = threads * times;
-    let others: Vec<_> =
-        (1..threads).map(|_| spawn(&guarded, move |g| g.lock_and_free(times, last))).collect();
-    guarded.lock_and_free(times, last);
-    for other in others {
-        other.join().unwrap();
-    }
+    let lock = move |guarded: &Guarded<P>| guarded.lock_and_free(times, last);
+    race_all(&guarded, lock, threads - 1, move |guarded, _| lock(guarded));
     assert_eq!(guarded.sections(), last);
 }
 
 /// The lock is held while other threads arrive; then each of them takes it, in some order.
 fn queue<P: Policy>(others: usize) {
     let guarded = Guarded::<P>::held();
-    let threads: Vec<_> = (0..others).map(|_| spawn(&guarded, Guarded::lock)).collect();
-    thread::yield_now();
-    guarded.leave_section();
-    join(threads);
+    race_all(&guarded, Guarded::leave_to_others, others, |guarded, _| guarded.lock());
     assert_eq!(guarded.sections(), others + 1);
 }
 
@@ -169,16 +169,12 @@ fn parked_head_is_woken() {
 
 /// A queue of four. The head leaves by `go`, and the second node takes the lock: it must see the links that the head
 /// has stored.
-fn succession(go: impl FnOnce(&Raw<NoTimeLimits>) + Send + 'static) {
+fn succession(go: fn(&Raw<NoTimeLimits>)) {
     let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(4));
-    let l = lock.clone();
-    let first = thread::spawn(move || go(&l));
-    let l = lock.clone();
-    let second = thread::spawn(move || assert!(l.queue().rejoin(2, None)));
-    // SAFETY: the model begins with a lock that is held.
-    unsafe { lock.unlock() };
-    first.join().unwrap();
-    second.join().unwrap();
+    race_all(&lock, unlock, 2, move |lock, index| match index {
+        0 => go(lock),
+        _ => assert!(lock.queue().rejoin(2, None)),
+    });
     assert_eq!(lock.head(), 3);
 }
 
@@ -188,8 +184,8 @@ fn head_sees_links_of_a_head_that_timed_out() {
     check(0, 2, || {
         succession(|lock| {
             if lock.queue().dequeue_head(1) {
-                // SAFETY: it holds the lock after all.
-                unsafe { lock.unlock() };
+                // It holds the lock after all.
+                unlock(lock);
             }
         });
     });
@@ -216,18 +212,15 @@ fn spinner_takes_the_lock_past_the_queue() {
 fn timed_out_head_sees_links_of_the_previous_head() {
     check(0, 3, || {
         let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(4));
-        // SAFETY: the model begins with a lock that is held.
-        unsafe { lock.unlock() };
-        let l = lock.clone();
-        let second = thread::spawn(move || {
+        unlock(&lock);
+        let take = |lock: &Raw<_>| assert!(lock.queue().rejoin(1, None));
+        race(&lock, take, |lock| {
             while table().node(2).state.load(Relaxed) != HEAD {
                 thread::yield_now();
             }
             // The first head has taken the lock, and does not release it.
-            assert!(!l.queue().dequeue_head(2));
+            assert!(!lock.queue().dequeue_head(2));
         });
-        assert!(lock.queue().rejoin(1, None));
-        second.join().unwrap();
         assert_eq!(lock.head(), 3);
     });
 }
@@ -238,14 +231,10 @@ fn empty_queue_clears_the_reservation() {
     check(0, 2, || {
         let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(2));
         table().node(2).state.store(ABANDONED, Relaxed);
-        let l = lock.clone();
-        let first = thread::spawn(move || l.queue().dequeue_head(1));
-        // SAFETY: the model begins with a lock that is held.
-        unsafe { lock.unlock_fair() };
+        let ((), holds) = race(&lock, unlock_fair, |lock| lock.queue().dequeue_head(1));
         // It holds the lock only if it came after the release.
-        if first.join().unwrap() {
-            // SAFETY: it holds the lock.
-            unsafe { lock.unlock() };
+        if holds {
+            unlock(&lock);
         }
         assert!(lock.try_lock());
     });
@@ -266,11 +255,8 @@ fn inherited() -> Raw<NoTimeLimits> {
 fn inherited_queue_is_dropped_before_threads_join() {
     check(0, 1, || {
         let guarded = Guarded::with(inherited());
-        let others = [(), ()].map(|()| spawn(&guarded, Guarded::lock));
-        thread::yield_now();
-        guarded.leave_section();
-        join(others);
-        let free: Vec<_> = std::iter::from_fn(|| table().alloc()).collect();
+        race_all(&guarded, Guarded::leave_to_others, 2, |guarded, _| guarded.lock());
+        let free = free_nodes();
         assert!(free.iter().all(|node| *node > 2), "dead nodes are in use: {free:?}");
     });
 }
@@ -280,14 +266,9 @@ fn inherited_queue_is_dropped_before_threads_join() {
 fn dropped_queue_keeps_wake_ups_of_unqueued_waiters() {
     check(0, 2, || {
         let guarded = Guarded::with(inherited());
-        let _all: Vec<_> = std::iter::from_fn(|| table().alloc()).collect();
-        let other = spawn(&guarded, Guarded::lock);
-        thread::yield_now();
-        guarded.section();
-        // SAFETY: the model begins with a lock that is held. This drops the queue, as there is no live head to
-        // reserve the lock for.
-        unsafe { guarded.lock.unlock_fair() };
-        other.join().unwrap();
+        free_nodes();
+        // This drops the queue, as there is no live head to reserve the lock for.
+        race(&guarded, Guarded::leave_fairly, Guarded::lock);
     });
 }
 
@@ -296,13 +277,10 @@ fn dropped_queue_keeps_wake_ups_of_unqueued_waiters() {
 fn reserved_lock_cannot_be_stolen() {
     check(0, 2, || {
         let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(2));
-        // SAFETY: the model begins with a lock that is held.
-        unsafe { lock.unlock_fair() };
-        let l = lock.clone();
+        unlock_fair(&lock);
+        let take = |lock: &Raw<_>| assert!(lock.queue().rejoin(1, None));
         // The head holds it by then, or has yet to take it.
-        let other = thread::spawn(move || assert!(!l.try_lock()));
-        assert!(lock.queue().rejoin(1, None));
-        other.join().unwrap();
+        race(&lock, take, |lock| assert!(!lock.try_lock()));
     });
 }
 
@@ -329,18 +307,29 @@ fn lock_without_stealing_serves_all() {
     check(0, 1, || queue::<Fifo>(2));
 }
 
+/// The holder leaves the lock to a thread that waits for it, beside `timed`.
+fn beside_an_untimed<T: Default + 'static>(
+    guarded: &Arc<Guarded<NoTimeLimits>>,
+    timed: fn(&Guarded<NoTimeLimits>) -> T,
+) -> T {
+    let ((), mut results) = race_all(guarded, Guarded::leave_to_others, 2, move |guarded, index| {
+        if index == 0 {
+            guarded.lock();
+            T::default()
+        } else {
+            timed(guarded)
+        }
+    });
+    results.pop().unwrap()
+}
+
 /// Refutes: head-leaves-without-promoting, Raw::try_lock:Acquire
 #[test]
 fn timed_waiter_leaves_and_no_wake_up_is_lost() {
     check(0, 1, || {
         let guarded = Guarded::<NoTimeLimits>::held();
-        let untimed = spawn(&guarded, Guarded::lock);
-        let timed = spawn(&guarded, Guarded::lock_in_time);
-        thread::yield_now();
-        guarded.leave_section();
-        untimed.join().unwrap();
-        let was_in_time = timed.join().unwrap();
-        assert_eq!(guarded.sections(), 2 + usize::from(was_in_time));
+        let in_time = beside_an_untimed(&guarded, Guarded::lock_in_time);
+        assert_eq!(guarded.sections(), 2 + usize::from(in_time));
         // The queue is empty, and the lock is free.
         assert!(guarded.lock.try_lock());
     });
@@ -352,16 +341,11 @@ fn timed_waiter_leaves_and_no_wake_up_is_lost() {
 fn returning_timed_waiter_rejoins_or_gets_a_new_node() {
     check(0, 2, || {
         let guarded = Guarded::<NoTimeLimits>::held();
-        let untimed = spawn(&guarded, Guarded::lock);
-        let timed = spawn(&guarded, |guarded| {
+        beside_an_untimed(&guarded, |guarded| {
             if !guarded.lock_in_time() {
                 guarded.lock();
             }
         });
-        thread::yield_now();
-        guarded.leave_section();
-        untimed.join().unwrap();
-        timed.join().unwrap();
         assert_eq!(guarded.sections(), 3);
     });
 }
@@ -371,13 +355,8 @@ fn returning_timed_waiter_rejoins_or_gets_a_new_node() {
 fn waiter_that_times_out_again_publishes_its_node_again() {
     check(0, 2, || {
         let guarded = Guarded::<NoTimeLimits>::held();
-        let untimed = spawn(&guarded, Guarded::lock);
-        let timed = spawn(&guarded, |guarded| [(), ()].map(|()| usize::from(guarded.lock_in_time())));
-        thread::yield_now();
-        guarded.leave_section();
-        untimed.join().unwrap();
-        let in_time: usize = timed.join().unwrap().iter().sum();
-        assert_eq!(guarded.sections(), 2 + in_time);
+        let in_time = beside_an_untimed(&guarded, |guarded| [(); 2].map(|()| guarded.lock_in_time()));
+        assert_eq!(guarded.sections(), 2 + in_time.into_iter().filter(|in_time| *in_time).count());
     });
 }
 
@@ -387,20 +366,14 @@ fn waiter_that_times_out_again_publishes_its_node_again() {
 fn node_of_an_exited_thread_is_freed_once() {
     check(0, 1, || {
         let guarded = Guarded::<NoTimeLimits>::held();
-        let untimed = spawn(&guarded, |guarded| {
-            guarded.lock();
+        race_all(&guarded, Guarded::leave_to_others, 2, |guarded, index| {
+            match index {
+                0 => _ = guarded.lock(),
+                _ => _ = guarded.lock_in_time(),
+            }
             with_waiter(Waiter::exit);
         });
-        let timed = spawn(&guarded, |guarded| {
-            guarded.lock_in_time();
-            with_waiter(Waiter::exit);
-        });
-        thread::yield_now();
-        guarded.leave_section();
-        untimed.join().unwrap();
-        timed.join().unwrap();
-        let free: Vec<u32> = std::iter::from_fn(|| table().alloc()).collect();
-        assert_eq!(free.len(), CAPACITY - 1);
+        assert_eq!(free_nodes().len(), CAPACITY - 1);
     });
 }
 
@@ -408,11 +381,9 @@ fn node_of_an_exited_thread_is_freed_once() {
 #[test]
 fn node_whose_owner_exits_while_it_is_unlinked_is_freed_once() {
     check(0, 3, || {
-        let lock = Raw::<NoTimeLimits>::with_queue(1);
+        let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(1));
         table().node(1).state.store(ABANDONED, Relaxed);
-        let owner = thread::spawn(|| table().free_at_exit(1));
-        lock.queue().promote_next(1);
-        owner.join().unwrap();
+        race(&lock, |lock| lock.queue().promote_next(1), |_| table().free_at_exit(1));
         // A node that is freed twice follows itself in the stack.
         let free = std::iter::from_fn(|| table().alloc()).take(CAPACITY);
         assert_eq!(free.count(), CAPACITY - 1);
@@ -423,7 +394,7 @@ fn node_whose_owner_exits_while_it_is_unlinked_is_freed_once() {
 #[test]
 fn thread_without_a_node_waits_unqueued() {
     check(0, 1, || {
-        let nodes: Vec<u32> = std::iter::from_fn(|| table().alloc()).collect();
+        let nodes = free_nodes();
         assert_eq!(nodes.len(), CAPACITY - 1);
         table().free(nodes[0]);
         queue::<NoTimeLimits>(2);
@@ -436,12 +407,7 @@ fn thread_without_a_node_waits_unqueued() {
 fn stalled_head_is_bypassed() {
     check(0, 1, || {
         let guarded = Guarded::<StalledHeads>::held();
-        let others = [(), ()].map(|()| spawn(&guarded, Guarded::lock));
-        thread::yield_now();
-        guarded.section();
-        // SAFETY: this thread holds it.
-        unsafe { guarded.lock.unlock_fair() };
-        join(others);
+        race_all(&guarded, Guarded::leave_fairly, 2, |guarded, _| guarded.lock());
         assert!(guarded.lock.try_lock());
     });
 }
@@ -450,8 +416,7 @@ fn stalled_head_is_bypassed() {
 fn second_try_lock_bypasses_a_stalled_head() {
     check(0, 2, || {
         let lock = Raw::<StalledHeads>::with_queue(1);
-        // SAFETY: the model begins with a lock that is held.
-        unsafe { lock.unlock_fair() };
+        unlock_fair(&lock);
         assert!(!lock.try_lock());
         assert!(lock.try_lock());
     });
@@ -461,31 +426,18 @@ fn second_try_lock_bypasses_a_stalled_head() {
 #[test]
 fn borrowed_node_is_freed_after_its_wait() {
     check(0, 2, || {
-        let (abandoned, lock) = (Raw::<NoTimeLimits>::with_queue(1), Arc::new(Raw::<NoTimeLimits>::new()));
-        lock.lock();
-        let l = lock.clone();
-        let other = thread::spawn(move || {
+        let (abandoned, guarded) = (Raw::<NoTimeLimits>::with_queue(1), Guarded::<NoTimeLimits>::held());
+        race(&guarded, Guarded::leave_to_others, move |guarded| {
             // Abandons its node in that queue.
             assert!(!abandoned.lock_until(0));
-            l.lock();
-            // SAFETY: it was taken.
-            unsafe { l.unlock() };
+            guarded.lock();
         });
-        thread::yield_now();
-        // SAFETY: this thread holds it.
-        unsafe { lock.unlock() };
-        other.join().unwrap();
-        assert_eq!(std::iter::from_fn(|| table().alloc()).count(), CAPACITY - 1 - 2);
+        assert_eq!(free_nodes().len(), CAPACITY - 1 - 2);
     });
 }
 
 /// A cell for each node, which only the owner accesses.
 struct Owned([UnsafeCell<bool>; CAPACITY]);
-
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for Owned {}
-// SAFETY: as above.
-unsafe impl Send for Owned {}
 
 impl Owned {
     fn mark(&self, node: u32, owned: bool) {
@@ -511,18 +463,17 @@ impl Owned {
 fn freed_node_is_allocated_again() {
     check(0, 3, || {
         let owned = Arc::new(Owned(std::array::from_fn(|_| UnsafeCell::new(false))));
-        let others = [0, 1].map(|_| {
-            let o = owned.clone();
-            thread::spawn(move || {
+        race_all(
+            &owned,
+            |_| (),
+            2,
+            |owned, _| {
                 for _ in 0..2 {
-                    let node = o.alloc();
+                    let node = owned.alloc();
                     assert!(node <= 2);
-                    o.free(node);
+                    owned.free(node);
                 }
-            })
-        });
-        for other in others {
-            other.join().unwrap();
-        }
+            },
+        );
     });
 }

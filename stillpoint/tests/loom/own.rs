@@ -11,7 +11,7 @@ use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::reclaim::callback::{Callback, Data, Panicked};
 use stillpoint::reclaim::domain::Core;
 use stillpoint::reclaim::queue::{PushAction, Queue};
-use stillpoint::sync::model::poll;
+use support::model::{Value, boxed, free, look_later};
 
 /// A reader and its queue.
 #[derive(Clone, Copy)]
@@ -40,24 +40,6 @@ impl Deref for Own {
     fn deref(&self) -> &Reader {
         self.reader
     }
-}
-
-/// A value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
-pub type Value = UnsafeCell<u32>;
-
-pub fn boxed(value: u32) -> *mut Value {
-    let cell = Box::new(UnsafeCell::new(0));
-    // A write that loom knows of, unlike the construction.
-    cell.with_mut(|cell| unsafe { *cell = value });
-    Box::into_raw(cell)
-}
-
-/// Reads a value, which no callback may have freed.
-pub fn read(value: *const Value) {
-    // Time may pass between loading the pointer and reading through it.
-    poll();
-    // SAFETY: the memory of values is never freed.
-    unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }
 
 /// How many callbacks of a queue have run.
@@ -94,9 +76,8 @@ unsafe fn run(data: Data) -> Option<fn() -> Panicked> {
         assert_eq!(*count, item.number, "callbacks run in order, each once");
         *count += 1;
     });
-    // SAFETY: as above.
-    if let Some(value) = unsafe { item.value.as_ref() } {
-        value.with_mut(|value| unsafe { *value = 0 });
+    if !item.value.is_null() {
+        free(item.value);
     }
     None
 }
@@ -114,17 +95,9 @@ pub struct State {
     pub published: PublishedPtr<Value>,
 }
 
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for State {}
-// SAFETY: as above.
-unsafe impl Send for State {}
-
 impl State {
-    pub fn new() -> Self {
-        Self {
-            core: Core::new(Readers::new(ReaderProtocol::Sections), || "model"),
-            published: PublishedPtr::new(boxed(7)),
-        }
+    pub fn new(protocol: ReaderProtocol) -> Self {
+        Self { core: Core::new(Readers::new(protocol), || "model"), published: PublishedPtr::new(boxed(7)) }
     }
 
     pub fn register(&self) -> Own {
@@ -145,7 +118,7 @@ impl State {
     /// One section that reads the published value.
     pub fn read(&self, reader: Own) {
         self.enter(reader);
-        read(self.published.load());
+        look_later(self.published.load());
         self.leave(reader);
     }
 }

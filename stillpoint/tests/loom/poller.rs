@@ -7,7 +7,7 @@ use stillpoint::grace_period::engine::{Denied, Engine, GpCookie};
 use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
 use stillpoint::reclaim::poller::{GpPoller, PollResult};
 use stillpoint::sync::block_on::block_on;
-use support::model::check;
+use support::model::{check, race};
 
 struct Shared {
     engine: Engine<ThreadReaders<()>>,
@@ -87,7 +87,15 @@ impl Domain {
         end
     }
 
-    /// Joins all pollers: the last stops by itself.
+    /// Two threads wait for grace periods. Returns how, once all pollers have ended: the last stops by itself.
+    fn wait_twice(&self) -> (End, End) {
+        let own = |domain: &Self| domain.wait(domain.0.engine.snapshot());
+        let ends = race(&Arc::new(self.clone()), own, own);
+        self.join();
+        ends
+    }
+
+    /// Joins all pollers.
     fn join(&self) {
         loop {
             let Some(poller) = self.0.pollers.lock().unwrap().pop() else { return };
@@ -100,12 +108,7 @@ impl Domain {
 #[test]
 fn grace_period_end_wakes_its_futures() {
     check(0, 2, || {
-        let domain = Domain::new(Pool::Works);
-        let d = domain.clone();
-        let t = thread::spawn(move || assert_eq!(d.wait(d.0.engine.snapshot()), End::Elapsed));
-        assert_eq!(domain.wait(domain.0.engine.snapshot()), End::Elapsed);
-        t.join().unwrap();
-        domain.join();
+        assert_eq!(Domain::new(Pool::Works).wait_twice(), (End::Elapsed, End::Elapsed));
     });
 }
 
@@ -145,12 +148,7 @@ fn grace_period_elapses_although_an_older_one_is_started_later() {
 #[test]
 fn failed_grace_period_wakes_all_futures() {
     check(0, 2, || {
-        let domain = Domain::new(Pool::Fails);
-        let d = domain.clone();
-        let t = thread::spawn(move || _ = d.wait(d.0.engine.snapshot()));
-        domain.wait(domain.0.engine.snapshot());
-        t.join().unwrap();
-        domain.join();
+        Domain::new(Pool::Fails).wait_twice();
     });
 }
 
@@ -158,10 +156,6 @@ fn failed_grace_period_wakes_all_futures() {
 #[test]
 fn futures_wait_in_place_without_a_poller_thread() {
     check(0, 3, || {
-        let domain = Domain::new(Pool::Empty);
-        let d = domain.clone();
-        let t = thread::spawn(move || _ = d.wait(d.0.engine.snapshot()));
-        domain.wait(domain.0.engine.snapshot());
-        t.join().unwrap();
+        Domain::new(Pool::Empty).wait_twice();
     });
 }

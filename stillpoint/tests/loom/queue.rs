@@ -2,22 +2,22 @@
 
 use std::ptr::null;
 
-use crate::own;
-use crate::own::{Count, Own, State, boxed, read, run_callback};
+use crate::own::{Count, Own, State, run_callback};
 use loom::sync::Arc;
 use loom::thread;
+use stillpoint::readers::sections::scan::ReaderProtocol;
 use stillpoint::reclaim::callback::Callback;
 use stillpoint::slots::protected::Protected;
 use stillpoint::sync::Ordering::Relaxed;
 use stillpoint::sync::model::reader as interruptible;
-use support::model::check;
+use support::model::{Value, boxed, check, look_later, race, race_all, race_readers};
 
 /// There are no hazard pointers.
 fn run_ready(callback: Callback, _protected: &mut Option<Protected>) {
     run_callback(callback);
 }
 
-fn push(own: Own, count: &'static Count, local: bool, value: *const own::Value) {
+fn push(own: Own, count: &'static Count, local: bool, value: *const Value) {
     let _ = own.push(count, local, false, value);
 }
 
@@ -42,34 +42,20 @@ fn run_local(state: &State, own: Own) {
     let _ = own.queue.run_local(u64::MAX, &state.core.engine, run_ready);
 }
 
-fn spawn(state: &Arc<State>, index: usize, body: impl FnOnce(&State) + 'static) -> thread::JoinHandle<()> {
-    let state = state.clone();
-    thread::spawn(move || interruptible(index, || body(&state)))
-}
-
-fn spawn_worker(state: &Arc<State>, own: Own) -> thread::JoinHandle<()> {
-    let state = state.clone();
-    thread::spawn(move || run_round(&state, own))
-}
-
 /// Refutes: Queue::push:Release
 #[test]
 fn reader_never_sees_a_value_freed_by_a_callback() {
     check(0, 2, || {
-        let state = Arc::new(State::new());
+        let state = Arc::new(State::new(ReaderProtocol::Sections));
         let (own, reader) = (state.register(), state.register());
-        let threads = [
-            spawn(&state, 0, move |state| {
-                let old = state.published.swap(boxed(8));
-                push(own, Count::new(), false, old);
-            }),
-            spawn(&state, 1, move |state| state.read(reader)),
-        ];
-        thread::yield_now();
-        run_round(&state, own);
-        for t in threads {
-            t.join().unwrap();
-        }
+        let work = |state: &State| {
+            thread::yield_now();
+            run_round(state, own);
+        };
+        race_readers(&state, work, 2, move |state, index| match index {
+            0 => push(own, Count::new(), false, state.published.swap(boxed(8))),
+            _ => state.read(reader),
+        });
     });
 }
 
@@ -77,19 +63,18 @@ fn reader_never_sees_a_value_freed_by_a_callback() {
 #[test]
 fn callback_waits_for_the_section_that_queued_it() {
     check(0, 2, || {
-        let state = Arc::new(State::new());
+        let state = Arc::new(State::new(ReaderProtocol::Sections));
         let own = state.register();
-        let worker = spawn_worker(&state, own);
-        interruptible(0, || {
+        let retire = |state: &State| {
             // A grace period that the worker must not take for the callback's.
             state.core.engine.synchronize(Some(own.reader));
             state.enter(own);
             let old = state.published.swap(boxed(8));
             push(own, Count::new(), false, old);
-            read(old);
+            look_later(old);
             state.leave(own);
-        });
-        worker.join().unwrap();
+        };
+        race(&state, |state| interruptible(0, || retire(state)), move |state| run_round(state, own));
     });
 }
 
@@ -97,25 +82,20 @@ fn callback_waits_for_the_section_that_queued_it() {
 #[test]
 fn later_callback_waits_for_a_later_grace_period() {
     check(0, 1, || {
-        let state = Arc::new(State::new());
+        let state = Arc::new(State::new(ReaderProtocol::Sections));
         let (own, reader) = (state.register(), state.register());
         let count = Count::new();
         push(own, count, false, null());
         let found = own.queue.assign_cookies(&state.core.engine);
         let cookie = found.expect("no thread has claimed the queue").0.expect("there is a callback");
-        let s = state.clone();
-        let threads = [
-            thread::spawn(move || s.core.engine.wait_for(None, cookie)),
-            spawn(&state, 1, move |state| state.read(reader)),
-        ];
-        interruptible(0, || {
-            let old = state.published.swap(boxed(8));
-            push(own, count, false, old);
+        let replace = |state: &State| {
+            interruptible(0, || push(own, count, false, state.published.swap(boxed(8))));
+            run_round(state, own);
+        };
+        race_all(&state, replace, 2, move |state, index| match index {
+            0 => state.core.engine.wait_for(None, cookie),
+            _ => interruptible(1, || state.read(reader)),
         });
-        run_round(&state, own);
-        for t in threads {
-            t.join().unwrap();
-        }
         run_round(&state, own);
         assert_eq!(count.get(), 2);
     });
@@ -125,16 +105,17 @@ fn later_callback_waits_for_a_later_grace_period() {
 #[test]
 fn completed_callback_publishes_its_effects() {
     check(0, 3, || {
-        let state = Arc::new(State::new());
+        let state = Arc::new(State::new(ReaderProtocol::Sections));
         let own = state.register();
         let count = Count::new();
         push(own, count, false, null());
-        let worker = spawn_worker(&state, own);
-        thread::yield_now();
-        if own.queue.completed() == 1 {
-            assert_eq!(count.get(), 1);
-        }
-        worker.join().unwrap();
+        let check = |_: &State| {
+            thread::yield_now();
+            if own.queue.completed() == 1 {
+                assert_eq!(count.get(), 1);
+            }
+        };
+        race(&state, check, move |state| run_round(state, own));
         assert_eq!(own.queue.completed(), 1);
     });
 }
@@ -143,7 +124,7 @@ fn completed_callback_publishes_its_effects() {
 #[test]
 fn owner_never_frees_what_the_worker_claimed() {
     check(0, 3, || {
-        let state = Arc::new(State::new());
+        let state = Arc::new(State::new(ReaderProtocol::Sections));
         let own = state.register();
         let count = Count::new();
         // More than a worker takes at a time, in two blocks.
@@ -152,12 +133,12 @@ fn owner_never_frees_what_the_worker_claimed() {
         }
         run_local(&state, own);
         state.core.engine.synchronize(Some(own.reader));
-        let s = state.clone();
-        let worker = thread::spawn(move || run_batch(&s, own));
-        thread::yield_now();
-        run_local(&state, own);
-        push(own, count, true, null());
-        worker.join().unwrap();
+        let reclaim = |state: &State| {
+            thread::yield_now();
+            run_local(state, own);
+            push(own, count, true, null());
+        };
+        race(&state, reclaim, move |state| run_batch(state, own));
         run_round(&state, own);
         run_round(&state, own);
         assert_eq!(count.get(), 4);
@@ -167,26 +148,29 @@ fn owner_never_frees_what_the_worker_claimed() {
 #[test]
 fn queue_continues_with_its_next_owner() {
     check(0, 1, || {
-        let state = Arc::new(State::new());
+        let state = Arc::new(State::new(ReaderProtocol::Sections));
         let counts = [Count::new(), Count::new()];
         let own = state.register();
         let defer = move |state: &State, own: Own| {
             push(own, counts[own.index.load(Relaxed) as usize], true, null());
             run_local(state, own);
         };
-        let t = spawn(&state, 0, move |state| {
-            defer(state, own);
-            defer(state, own);
-            state.core.engine.readers().registry().release(own.reader);
+        let release = |state: &State, own: Own| state.core.engine.readers().registry().release(own.reader);
+        let follow = |state: &State| {
+            thread::yield_now();
+            // The same queue, or another.
+            let next = state.register();
+            defer(state, next);
+            release(state, next);
+        };
+        race_all(&state, follow, 2, move |state, index| match index {
+            0 => interruptible(0, || {
+                defer(state, own);
+                defer(state, own);
+                release(state, own);
+            }),
+            _ => run_round(state, own),
         });
-        let worker = spawn_worker(&state, own);
-        thread::yield_now();
-        // The same queue, or another.
-        let next = state.register();
-        defer(&state, next);
-        state.core.engine.readers().registry().release(next.reader);
-        t.join().unwrap();
-        worker.join().unwrap();
         let registry = state.core.engine.readers().registry();
         for reader in (0..registry.len()).map(|index| registry.reader(index)) {
             let own = Own::of(registry, reader);

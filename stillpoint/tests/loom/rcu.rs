@@ -3,98 +3,23 @@
 
 use core::panic::Location;
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use loom::thread;
-use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
-use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::reader::{ExitPath, Owner, Reader};
-use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
-use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as interruptible};
-use support::model::{boxed, check, look_at};
-
-/// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
-struct Domain {
-    engine: Engine<ThreadReaders<()>>,
-    published: PublishedPtr<UnsafeCell<u32>>,
-    done: AtomicU64,
-}
-
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for Domain {}
-// SAFETY: as above.
-unsafe impl Send for Domain {}
-
-impl Domain {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            engine: Engine::new(ThreadReaders::<()>::new(ReaderProtocol::Sections), || "Domain"),
-            published: PublishedPtr::new(boxed(7)),
-            done: AtomicU64::new(0),
-        })
-    }
-
-    fn register(&self) -> &'static Reader {
-        self.engine.readers().registry().claim().unwrap()
-    }
-
-    fn exit_slow(&self, reader: &'static Reader, exit: ExitPath) {
-        if exit == ExitPath::Slow {
-            self.engine.readers().exit_slow(reader);
-        }
-    }
-
-    /// Reads the published value, inside a section.
-    fn look(&self) {
-        let value = self.published.load();
-        // Time may pass between loading the pointer and reading through it.
-        poll();
-        look_at(value);
-    }
-
-    /// Reads the published value in one section.
-    fn read(&self, reader: &'static Reader) {
-        if !reader.try_enter(self.engine.readers().counter()) {
-            reader.nest();
-        }
-        self.look();
-        self.exit_slow(reader, reader.leave());
-    }
-
-    fn assert_costs(&self, heavy_fences: u64, wakeups: u64) {
-        let counters = self.engine.readers().counters();
-        assert!(counters.heavy_fences.load(Relaxed) <= heavy_fences, "{counters:?}");
-        assert!(counters.wakeups.load(Relaxed) <= wakeups, "{counters:?}");
-    }
-
-    /// Publishes another value and frees the old one after a grace period.
-    fn update(&self) {
-        let old = self.published.swap(boxed(8));
-        self.engine.synchronize(None);
-        // SAFETY: the memory of values is never freed.
-        unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
-    }
-}
-
-/// Runs `body` as reader number `index`.
-fn spawn(domain: &Arc<Domain>, index: usize, body: impl FnOnce(&Domain) + 'static) -> thread::JoinHandle<()> {
-    let domain = domain.clone();
-    thread::spawn(move || interruptible(index, || body(&domain)))
-}
+use stillpoint::sync::{Ordering::*, model::poll};
+use support::domain::{Domain, update_beside};
+use support::model::{boxed, check, free, look_at, race, race_reader, race_readers};
 
 /// Refutes: counter-before-fence, no-fence, no-wait, one-reader-skipped, Reader::begin:Release
 #[test]
 fn reader_never_sees_a_freed_value() {
-    check(1, 3, || {
-        let domain = Domain::new();
-        let reader = domain.register();
-        let t = spawn(&domain, 0, move |domain| {
-            domain.read(reader);
-            domain.read(reader);
-        });
-        domain.update();
-        t.join().unwrap();
+    update_beside(1, 3, Domain::new, Domain::register, |domain, reader| {
+        domain.read(reader);
+        domain.read(reader);
     });
+}
+
+fn synchronize(domain: &Domain) {
+    domain.engine.synchronize(None);
 }
 
 /// Nothing is published and no thread reads: only the audit can notice a caller that returns too early.
@@ -103,10 +28,7 @@ fn reader_never_sees_a_freed_value() {
 fn callers_get_a_grace_period_that_began_later() {
     check(0, 3, || {
         let domain = Domain::new();
-        let w = domain.clone();
-        let t = thread::spawn(move || w.engine.synchronize(None));
-        domain.engine.synchronize(None);
-        t.join().unwrap();
+        race(&domain, synchronize, synchronize);
     });
 }
 
@@ -115,27 +37,18 @@ fn callers_get_a_grace_period_that_began_later() {
 fn updaters_sharing_a_grace_period_free_safely() {
     check(1, 2, || {
         let domain = Domain::new();
-        let w = domain.clone();
-        let t = thread::spawn(move || w.update());
-        domain.update();
-        t.join().unwrap();
+        race(&domain, Domain::update, Domain::update);
     });
 }
 
 /// Refutes: PublishedPtr::load:Acquire, PublishedPtr::swap:Release, ReaderProtocol::blocks:Acquire, Reader::leave:Release
 #[test]
 fn nested_section_lasts_until_the_last_guard_drops() {
-    check(1, 3, || {
-        let domain = Domain::new();
-        let reader = domain.register();
-        let t = spawn(&domain, 0, move |domain| {
-            assert!(reader.try_enter(domain.engine.readers().counter()));
-            domain.read(reader);
-            domain.look();
-            domain.exit_slow(reader, reader.leave());
-        });
-        domain.update();
-        t.join().unwrap();
+    update_beside(1, 3, Domain::new, Domain::register, |domain, reader| {
+        domain.enter(reader);
+        domain.read(reader);
+        domain.look();
+        domain.leave(reader);
     });
 }
 
@@ -145,12 +58,10 @@ fn sleeping_grace_period_costs_two_fences_one_wakeup() {
     check(0, 2, || {
         let domain = Domain::new();
         let reader = domain.register();
-        let t = spawn(&domain, 0, move |domain| {
+        race_reader(&domain, Domain::update, move |domain| {
             domain.read(reader);
             domain.read(reader);
         });
-        domain.update();
-        t.join().unwrap();
         domain.assert_costs(2, 1);
     });
 }
@@ -159,16 +70,9 @@ fn sleeping_grace_period_costs_two_fences_one_wakeup() {
 fn last_of_two_awaited_readers_wakes_the_leader() {
     check(0, 1, || {
         let domain = Domain::new();
-        let readers = [domain.register(), domain.register()];
         // Both are inside when the grace period begins.
-        let threads = [0, 1].map(|i| {
-            assert!(readers[i].try_enter(domain.engine.readers().counter()));
-            spawn(&domain, i, move |domain| domain.exit_slow(readers[i], readers[i].leave()))
-        });
-        domain.engine.synchronize(None);
-        for t in threads {
-            t.join().unwrap();
-        }
+        let readers = [domain.entered(), domain.entered()];
+        race_readers(&domain, synchronize, 2, move |domain, index| domain.leave(readers[index]));
         domain.assert_costs(2, 1);
     });
 }
@@ -179,19 +83,20 @@ fn repin_lets_a_grace_period_end() {
     check(0, 2, || {
         let domain = Domain::new();
         let reader = domain.register();
-        let t = spawn(&domain, 0, move |domain| {
-            assert!(reader.try_enter(domain.engine.readers().counter()));
+        let update = |domain: &Domain| {
+            domain.update();
+            domain.ready.store(1, Relaxed);
+        };
+        race_reader(&domain, update, move |domain| {
+            domain.enter(reader);
             domain.look();
-            while domain.done.load(Relaxed) == 0 {
-                domain.exit_slow(reader, reader.repin(domain.engine.readers().counter()));
+            while domain.ready.load(Relaxed) == 0 {
+                domain.repin(reader);
                 domain.look();
                 thread::yield_now();
             }
-            domain.exit_slow(reader, reader.leave());
+            domain.leave(reader);
         });
-        domain.update();
-        domain.done.store(1, Relaxed);
-        t.join().unwrap();
     });
 }
 
@@ -199,44 +104,42 @@ fn repin_lets_a_grace_period_end() {
 fn reused_reader_is_waited_for() {
     check(1, 1, || {
         let domain = Domain::new();
-        let first = domain.register();
         // Inside a section that began before the update; the reader then goes to another thread.
-        assert!(first.try_enter(domain.engine.readers().counter()));
+        let first = domain.entered();
         domain.look();
-        let threads = [
-            spawn(&domain, 0, move |domain| {
+        race_readers(&domain, Domain::update, 2, move |domain, index| {
+            if index == 0 {
                 domain.look();
-                domain.exit_slow(first, first.leave());
-                domain.engine.readers().registry().release(first);
-            }),
-            spawn(&domain, 1, |domain| {
-                let reader = domain.register();
-                assert!(reader.try_enter(domain.engine.readers().counter()));
+                domain.leave(first);
+                domain.release(first);
+            } else {
+                let reader = domain.entered();
                 domain.look();
-                domain.exit_slow(reader, reader.leave());
-            }),
-        ];
-        domain.update();
-        for t in threads {
-            t.join().unwrap();
-        }
+                domain.leave(reader);
+            }
+        });
     });
+}
+
+/// Registers a reader for one section.
+fn read_once(domain: &Domain, (): ()) {
+    let reader = domain.register();
+    domain.read(reader);
+    domain.release(reader);
 }
 
 /// Refutes: len-read-early, registered-read-by-load, Registry::claim:Acquire, Registry::other_readers:Acquire,
 /// Registry::other_readers:Release, Registry::release:Release
 #[test]
 fn late_registration_sees_what_was_published() {
-    check(1, 3, || {
-        let domain = Domain::new();
-        let t = spawn(&domain, 0, |domain| {
-            let reader = domain.register();
-            domain.read(reader);
-            domain.engine.readers().registry().release(reader);
-        });
-        domain.update();
-        t.join().unwrap();
-    });
+    update_beside(1, 3, Domain::new, |_| (), read_once);
+}
+
+/// Refutes: Registry::grow:Release#2, Registry::len:Acquire
+#[test]
+fn scan_finds_readers_of_a_new_chunk() {
+    let fill_first_chunk = |domain: &Domain| [(); 2].iter().for_each(|()| _ = domain.register());
+    update_beside(1, 2, Domain::new, fill_first_chunk, read_once);
 }
 
 /// Refutes: no-wake-up, wake-request-taken-twice, ThreadReaders::count_down:Release,
@@ -245,18 +148,15 @@ fn late_registration_sees_what_was_published() {
 fn sleeping_leader_returns_after_the_awaited_reader_left() {
     check(0, 3, || {
         let domain = Domain::new();
-        let reader = domain.register();
-        assert!(reader.try_enter(domain.engine.readers().counter()));
+        let reader = domain.entered();
         let value = domain.published.load();
-        let t = spawn(&domain, 0, move |domain| {
+        race_reader(&domain, Domain::update, move |domain| {
             // Fences A and B may both come before the section reads.
             poll();
             poll();
             look_at(value);
-            domain.exit_slow(reader, reader.leave());
+            domain.leave(reader);
         });
-        domain.update();
-        t.join().unwrap();
     });
 }
 
@@ -271,18 +171,16 @@ fn stall_report_names_the_blocking_owner() {
         let domain = Domain::new();
         let reader = domain.register();
         reader.set_owner(first);
-        assert!(reader.try_enter(domain.engine.readers().counter()));
+        domain.enter(reader);
         reader.request_wake();
-        let t = spawn(&domain, 0, move |domain| {
+        let report = |_: &Domain| reader.owner_if_still_blocking(|owner| owner);
+        let (reported, ()) = race_reader(&domain, report, move |domain| {
             assert_eq!(reader.leave(), ExitPath::Slow);
             assert!(reader.take_wake_request());
-            domain.engine.readers().registry().release(reader);
+            domain.release(reader);
             domain.register().set_owner(second);
         });
-        if let Some(owner) = reader.owner_if_still_blocking(|owner| owner) {
-            assert_eq!(owner, first, "a report names another owner");
-        }
-        t.join().unwrap();
+        assert!(reported.is_none_or(|owner| owner == first), "a report names another owner");
     });
 }
 
@@ -292,10 +190,9 @@ fn try_update(domain: &Domain, own: &'static Reader) {
     let cookie = domain.engine.snapshot();
     let tried = domain.engine.try_synchronize(Some(own)) == Some(true);
     if domain.engine.is_done(cookie) {
-        // SAFETY: the memory of values is never freed.
-        unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
+        free(old);
     }
-    domain.done.store(tried.into(), Relaxed);
+    domain.ready.store(tried.into(), Relaxed);
 }
 
 /// Refutes: failed-try-counts
@@ -304,10 +201,8 @@ fn tried_grace_period_is_full_or_does_not_count() {
     check(0, 3, || {
         let domain = Domain::new();
         let (own, reader) = (domain.register(), domain.register());
-        let t = spawn(&domain, 0, move |domain| domain.read(reader));
-        try_update(&domain, own);
-        t.join().unwrap();
-        assert_eq!(domain.engine.completed(), domain.done.load(Relaxed));
+        race_reader(&domain, move |domain| try_update(domain, own), move |domain| domain.read(reader));
+        assert_eq!(domain.engine.completed(), domain.ready.load(Relaxed));
     });
 }
 
@@ -316,31 +211,9 @@ fn trying_does_not_block_a_grace_period() {
     check(0, 1, || {
         let domain = Domain::new();
         let (own, reader) = (domain.register(), domain.register());
-        let threads = [
-            spawn(&domain, 0, move |domain| domain.read(reader)),
-            spawn(&domain, 1, move |domain| try_update(domain, own)),
-        ];
-        domain.update();
-        for t in threads {
-            t.join().unwrap();
-        }
-    });
-}
-
-/// Refutes: Registry::grow:Release#2, Registry::len:Acquire
-#[test]
-fn scan_finds_readers_of_a_new_chunk() {
-    check(1, 2, || {
-        let domain = Domain::new();
-        // The first chunk is full.
-        domain.register();
-        domain.register();
-        let t = spawn(&domain, 0, |domain| {
-            let reader = domain.register();
-            domain.read(reader);
-            domain.engine.readers().registry().release(reader);
+        race_readers(&domain, Domain::update, 2, move |domain, index| match index {
+            0 => domain.read(reader),
+            _ => try_update(domain, own),
         });
-        domain.update();
-        t.join().unwrap();
     });
 }

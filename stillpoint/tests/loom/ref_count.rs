@@ -4,10 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 use stillpoint::percpu::count::{Count, Killed};
 use stillpoint::sync::model::run_on;
-use support::model::check;
+use support::model::{check, race, race_all};
 
 /// Stands for a value. Its memory belongs to the `Arc`, so that an early free is a bad access, and no crash.
 struct Value {
@@ -17,11 +16,6 @@ struct Value {
     /// Read with each reference, written after zero.
     freed: UnsafeCell<bool>,
 }
-
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for Value {}
-// SAFETY: as above.
-unsafe impl Send for Value {}
 
 impl Value {
     /// Returns a value with `references` besides the initial one.
@@ -69,17 +63,10 @@ fn last_put_follows_all_uses() {
     check(0, 2, || {
         // Got on CPU 0.
         let value = Value::new(2);
-        let threads = [0, 1].map(|index| {
-            let value = value.clone();
-            thread::spawn(move || {
-                run_on(index);
-                value.put(index);
-            })
+        race_all(&value, Value::kill, 2, |value, index| {
+            run_on(index);
+            value.put(index);
         });
-        value.kill();
-        for t in threads {
-            t.join().unwrap();
-        }
         assert!(Value::get(&value.freed), "never freed");
     });
 }
@@ -88,15 +75,12 @@ fn last_put_follows_all_uses() {
 fn reference_of_a_killed_count_may_be_cloned() {
     check(0, 3, || {
         let value = Value::new(1);
-        let other = value.clone();
-        let t = thread::spawn(move || {
+        race(&value, Value::kill, |value| {
             run_on(1);
-            other.count.get();
-            other.put(0);
-            other.put(0);
+            value.count.get();
+            value.put(0);
+            value.put(0);
         });
-        value.kill();
-        t.join().unwrap();
         assert!(Value::get(&value.freed), "never freed");
     });
 }
@@ -106,21 +90,16 @@ fn attempts_to_get_fail_after_zero() {
     check(0, 2, || {
         let value = Value::new(0);
         let attempts: [fn(&Count) -> bool; 2] = [Count::try_get, Count::get_unless_zero];
-        let mut threads = Vec::new();
-        for (index, attempt) in attempts.into_iter().enumerate() {
-            let value = value.clone();
-            threads.push(thread::spawn(move || {
-                run_on(index);
-                if attempt(&value.count) {
-                    value.put(index);
-                }
-            }));
-        }
-        value.kill();
-        assert!(!value.count.try_get(), "it has been killed");
-        for t in threads {
-            t.join().unwrap();
-        }
+        let kill = |value: &Value| {
+            value.kill();
+            assert!(!value.count.try_get(), "it has been killed");
+        };
+        race_all(&value, kill, 2, move |value, index| {
+            run_on(index);
+            if attempts[index](&value.count) {
+                value.put(index);
+            }
+        });
         assert!(Value::get(&value.freed), "never freed");
         assert!(!value.count.get_unless_zero());
     });
@@ -130,10 +109,7 @@ fn attempts_to_get_fail_after_zero() {
 fn one_of_two_kills_finds_zero() {
     check(0, 3, || {
         let value = Value::new(0);
-        let other = value.clone();
-        let t = thread::spawn(move || other.kill());
-        value.kill();
-        t.join().unwrap();
+        race(&value, Value::kill, Value::kill);
         assert!(Value::get(&value.freed), "never freed");
     });
 }
@@ -143,17 +119,17 @@ fn one_of_two_kills_finds_zero() {
 fn thread_that_sees_zero_sees_all_uses() {
     check(0, 3, || {
         let value = Value::new(1);
-        let other = value.clone();
-        let t = thread::spawn(move || {
+        let look = |value: &Value| {
+            let _ = value.count.kill();
+            if value.count.is_zero() {
+                assert!(Value::get(&value.used[0]));
+            }
+        };
+        race(&value, look, |value| {
             run_on(1);
-            Value::set(&other.used[0]);
-            let _ = other.count.put();
+            Value::set(&value.used[0]);
+            let _ = value.count.put();
         });
-        let _ = value.count.kill();
-        if value.count.is_zero() {
-            assert!(Value::get(&value.used[0]));
-        }
-        t.join().unwrap();
     });
 }
 
@@ -168,12 +144,12 @@ fn one_thread_finds_zero_whatever_others_do_without_a_reference() {
             count.get();
             false
         }];
-        let [first, second] = without_a_reference.map(|f| {
-            let value = value.clone();
-            thread::spawn(move || catch_unwind(AssertUnwindSafe(|| f(&value.count))))
-        });
-        let last = catch_unwind(AssertUnwindSafe(|| value.count.put()));
-        let found = [first.join().unwrap(), second.join().unwrap(), last];
-        assert_eq!(found.iter().filter(|found| matches!(found, Ok(true))).count(), 1);
+        let finds_zero = |f: fn(&Count) -> bool, value: &Value| {
+            catch_unwind(AssertUnwindSafe(|| f(&value.count))).is_ok_and(|is_zero| is_zero)
+        };
+        let put = |value: &Value| finds_zero(Count::put, value);
+        let (last, others) =
+            race_all(&value, put, 2, move |value, index| finds_zero(without_a_reference[index], value));
+        assert_eq!(others.into_iter().chain([last]).filter(|found| *found).count(), 1);
     });
 }

@@ -2,22 +2,16 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 use stillpoint::readers::sections::reader::Reader;
 use stillpoint::readers::sections::registry::Registry;
 use stillpoint::sync::Ordering::Relaxed;
-use support::model::check;
+use support::model::{check, race, race_all};
 
 /// A registry, and a cell for each reader that only its owner touches.
 struct State {
     registry: Registry<()>,
     owned: [UnsafeCell<bool>; 4],
 }
-
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for State {}
-// SAFETY: as above.
-unsafe impl Send for State {}
 
 impl State {
     fn new() -> Arc<Self> {
@@ -51,16 +45,9 @@ fn reader_belongs_to_one_thread_at_a_time() {
         let (a, b) = (state.claim(), state.claim());
         state.release(b);
         state.release(a);
-        let w = state.clone();
+        let claim_two = |state: &State| [state.claim(), state.claim()];
         // The top of the stack comes back with another next: the tag must differ.
-        let t = thread::spawn(move || {
-            let first = w.claim();
-            let _second = w.claim();
-            w.release(first);
-        });
-        state.claim();
-        state.claim();
-        t.join().unwrap();
+        race(&state, claim_two, move |state| state.release(claim_two(state)[0]));
         assert!(state.registry.len() <= 4);
     });
 }
@@ -70,18 +57,7 @@ fn reader_belongs_to_one_thread_at_a_time() {
 fn registry_reuses_a_free_reader_before_growing() {
     check(0, 3, || {
         let state = State::new();
-        let threads = [0, 1].map(|_| {
-            let w = state.clone();
-            thread::spawn(move || {
-                for _ in 0..2 {
-                    let reader = w.claim();
-                    w.release(reader);
-                }
-            })
-        });
-        for t in threads {
-            t.join().unwrap();
-        }
+        race_all(&state, |_| (), 2, |state, _| (0..2).for_each(|_| state.release(state.claim())));
         assert!(state.registry.len() <= 2);
     });
 }
@@ -91,15 +67,13 @@ fn registry_reuses_a_free_reader_before_growing() {
 fn scan_finds_the_chunk_of_every_reader() {
     check(0, 3, || {
         let state = State::new();
-        let w = state.clone();
-        let t = thread::spawn(move || {
-            w.claim();
-        });
-        for index in 0..state.registry.len() {
-            assert!(!state.registry.reader(index).in_read_section());
-        }
-        state.claim();
-        t.join().unwrap();
+        let scan_and_claim = |state: &State| {
+            for index in 0..state.registry.len() {
+                assert!(!state.registry.reader(index).in_read_section());
+            }
+            state.claim();
+        };
+        race(&state, scan_and_claim, State::claim);
     });
 }
 
@@ -110,10 +84,8 @@ fn reader_of_a_new_owner_stays_active() {
     check(0, 3, || {
         let state = State::new();
         let reader = state.claim();
-        let w = state.clone();
-        let t = thread::spawn(move || w.claim());
-        state.release(reader);
-        let (own, registry) = (t.join().unwrap(), &state.registry);
+        let ((), own) = race(&state, |state| state.release(reader), State::claim);
+        let registry = &state.registry;
         let groups = registry.groups(0, registry.len());
         let mut active = groups.flat_map(|(first, group)| registry.members(first, group.active()));
         assert!(active.any(|(_, reader)| std::ptr::eq(reader, own)), "a scan skips the new owner");

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread::{self, JoinHandle};
 use stillpoint::lock::model::{Event, Policy, RawRw, Timeout};
 use stillpoint::sync::model::{reader as interruptible, run_on};
-use support::model::check;
+use support::model::{check, race_reader, race_readers};
 
 /// The fences and wake-ups of writers in this execution of the model.
 static FENCES: AtomicU64 = AtomicU64::new(0);
@@ -55,11 +54,6 @@ struct Guarded<P> {
     writes: UnsafeCell<usize>,
 }
 
-// SAFETY: loom checks every access of the cell.
-unsafe impl<P: Policy> Sync for Guarded<P> {}
-// SAFETY: as above.
-unsafe impl<P: Policy> Send for Guarded<P> {}
-
 impl<P: Policy> Guarded<P> {
     fn with(lock: RawRw<P>) -> Arc<Self> {
         FENCES.store(0, Relaxed);
@@ -88,6 +82,13 @@ impl<P: Policy> Guarded<P> {
         assert!(self.lock.lock_shared::<false>(Timeout::Never));
     }
 
+    /// Begins and ends a read, if the lock is free for it.
+    fn try_read(&self) {
+        if self.lock.lock_shared::<false>(Timeout::Immediate) {
+            self.end_read();
+        }
+    }
+
     fn end_read(&self) -> usize {
         let writes = self.writes();
         self.lock.unlock_shared();
@@ -107,6 +108,11 @@ impl<P: Policy> Guarded<P> {
         self.end_read();
     }
 
+    fn read_recursively(&self) {
+        assert!(self.lock.lock_shared::<true>(Timeout::Never));
+        self.end_read();
+    }
+
     fn begin_write(&self) {
         assert!(self.lock.lock_exclusive(Timeout::Never));
         self.change();
@@ -122,34 +128,47 @@ impl<P: Policy> Guarded<P> {
         self.end_write();
     }
 
+    fn write_twice(&self) {
+        self.write();
+        self.write();
+    }
+
     fn end_upgradable(&self) {
         // SAFETY: begun.
         unsafe { self.lock.unlock_upgradable() };
     }
 }
 
-/// Runs `body` as reader number `index`.
-fn spawn<P: Policy>(
-    guarded: &Arc<Guarded<P>>,
-    index: usize,
-    body: impl FnOnce(&Guarded<P>) + 'static,
-) -> JoinHandle<()> {
-    let guarded = guarded.clone();
-    thread::spawn(move || interruptible(index, || body(&guarded)))
+/// Explores a write beside a reader.
+fn write_beside<P: Policy + 'static>(guarded: fn() -> Arc<Guarded<P>>, reader: fn(&Guarded<P>)) {
+    check(1, 3, move || {
+        let guarded = guarded();
+        race_reader(&guarded, Guarded::write, reader);
+        assert_eq!(guarded.read(), 1);
+    });
+}
+
+fn read_twice<P: Policy>(guarded: &Guarded<P>) {
+    guarded.read_on_two_cpus();
+    guarded.read();
 }
 
 #[test]
 fn writer_excludes_readers_of_the_open_gate() {
-    check(1, 3, || {
-        let guarded = Guarded::<OpensAtOnce>::open();
-        let t = spawn(&guarded, 0, |guarded| {
-            guarded.read_on_two_cpus();
-            guarded.read();
-        });
-        guarded.write();
-        t.join().unwrap();
-        assert_eq!(guarded.read(), 1);
-    });
+    write_beside(Guarded::<OpensAtOnce>::open, read_twice);
+}
+
+/// Refutes: draining-without-fence, RawRw::load_after_fence:Acquire, RawRw::load_after_fence:Release
+#[test]
+fn writer_excludes_readers_of_the_shut_gate() {
+    write_beside(Guarded::<StaysShut>::shut, read_twice);
+}
+
+/// Without an outer read, a recursive one races with the writer for the gate.
+/// Refutes: RawRw::try_hold:Acquire
+#[test]
+fn recursive_reader_does_not_enter_a_held_gate() {
+    write_beside(Guarded::<OpensAtOnce>::open, Guarded::read_recursively);
 }
 
 #[test]
@@ -157,29 +176,13 @@ fn short_read_does_not_hide_an_open_one() {
     check(1, 3, || {
         let guarded = Guarded::<OpensAtOnce>::open();
         guarded.begin_read();
-        let t = spawn(&guarded, 0, |guarded| {
+        race_reader(&guarded, Guarded::write, |guarded| {
             if guarded.lock.lock_shared::<false>(Timeout::Immediate) {
                 run_on(1);
                 guarded.lock.unlock_shared();
             }
             guarded.end_read();
         });
-        guarded.write();
-        t.join().unwrap();
-    });
-}
-
-/// Refutes: draining-without-fence, RawRw::load_after_fence:Acquire, RawRw::load_after_fence:Release
-#[test]
-fn writer_excludes_readers_of_the_shut_gate() {
-    check(1, 3, || {
-        let guarded = Guarded::<StaysShut>::shut();
-        let t = spawn(&guarded, 0, |guarded| {
-            guarded.read_on_two_cpus();
-            guarded.read();
-        });
-        guarded.write();
-        t.join().unwrap();
     });
 }
 
@@ -188,13 +191,10 @@ fn writer_excludes_readers_of_the_shut_gate() {
 fn opened_gate_is_shut_with_a_fence() {
     check(1, 2, || {
         let guarded = Guarded::<OpensAtOnce>::shut();
-        let t = spawn(&guarded, 0, |guarded| {
+        race_reader(&guarded, Guarded::write_twice, |guarded| {
             guarded.read();
             guarded.read();
         });
-        guarded.write();
-        guarded.write();
-        t.join().unwrap();
     });
 }
 
@@ -203,63 +203,34 @@ fn opened_gate_is_shut_with_a_fence() {
 fn reader_of_a_gate_that_another_reader_opened_sees_the_write() {
     check(1, 2, || {
         let guarded = Guarded::<OpensAtOnce>::shut();
-        let threads = [0, 1].map(|index| {
-            spawn(&guarded, index, |guarded| {
-                if guarded.lock.lock_shared::<false>(Timeout::Immediate) {
-                    guarded.end_read();
-                }
-            })
-        });
-        guarded.write();
-        for t in threads {
-            t.join().unwrap();
-        }
+        race_readers(&guarded, Guarded::write, 2, |guarded, _| guarded.try_read());
+    });
+}
+
+/// Explores a writer that sleeps for so many reads, which one reader ends. The write costs one fence.
+fn sleeping_writer<P: Policy + 'static>(guarded: fn() -> Arc<Guarded<P>>, reads: u64) {
+    check(0, 3, move || {
+        let guarded = guarded();
+        (0..reads).for_each(|_| guarded.begin_read());
+        race_reader(&guarded, Guarded::write, move |guarded| (0..reads).for_each(|_| _ = guarded.end_read()));
+        // A reader between its unlock and its countdown may wake the writer early.
+        assert!(FENCES.load(Relaxed) <= 1 && WAKEUPS.load(Relaxed) <= reads);
     });
 }
 
 #[test]
 fn write_beside_a_reader_costs_one_fence_one_wakeup() {
-    check(0, 3, || {
-        let guarded = Guarded::<OpensAtOnce>::open();
-        guarded.begin_read();
-        let t = spawn(&guarded, 0, |guarded| {
-            guarded.end_read();
-        });
-        guarded.write();
-        t.join().unwrap();
-        assert!(FENCES.load(Relaxed) <= 1 && WAKEUPS.load(Relaxed) <= 1);
-    });
+    sleeping_writer(Guarded::<OpensAtOnce>::open, 1);
 }
 
-/// A reader between its unlock and its countdown may wake the writer early.
 #[test]
 fn write_beside_two_readers_costs_one_fence() {
-    check(0, 3, || {
-        let guarded = Guarded::<OpensAtOnce>::open();
-        guarded.begin_read();
-        guarded.begin_read();
-        let t = spawn(&guarded, 0, |guarded| {
-            guarded.end_read();
-            guarded.end_read();
-        });
-        guarded.write();
-        t.join().unwrap();
-        assert!(FENCES.load(Relaxed) <= 1 && WAKEUPS.load(Relaxed) <= 2);
-    });
+    sleeping_writer(Guarded::<OpensAtOnce>::open, 2);
 }
 
 #[test]
 fn sleeping_writer_is_woken_through_the_shut_gate() {
-    check(0, 3, || {
-        let guarded = Guarded::<StaysShut>::shut();
-        guarded.begin_read();
-        let t = spawn(&guarded, 0, |guarded| {
-            guarded.end_read();
-        });
-        guarded.write();
-        t.join().unwrap();
-        assert!(FENCES.load(Relaxed) <= 1 && WAKEUPS.load(Relaxed) <= 1);
-    });
+    sleeping_writer(Guarded::<StaysShut>::shut, 1);
 }
 
 /// Refutes: shut-without-fence
@@ -269,16 +240,10 @@ fn last_of_two_leaving_readers_wakes_the_writer() {
         let guarded = Guarded::<OpensAtOnce>::open();
         guarded.begin_read();
         guarded.begin_read();
-        let threads = [0, 1].map(|index| {
-            spawn(&guarded, index, move |guarded| {
-                run_on(index);
-                guarded.end_read();
-            })
+        race_readers(&guarded, Guarded::write, 2, |guarded, index| {
+            run_on(index);
+            guarded.end_read();
         });
-        guarded.write();
-        for t in threads {
-            t.join().unwrap();
-        }
     });
 }
 
@@ -288,14 +253,12 @@ fn late_reader_does_not_let_the_writer_in() {
     check(0, 2, || {
         let guarded = Guarded::<OpensAtOnce>::open();
         guarded.begin_read();
-        let t = spawn(&guarded, 0, |guarded| {
+        race_reader(&guarded, Guarded::write, |guarded| {
             if guarded.lock.lock_shared::<false>(Timeout::Immediate) {
                 guarded.lock.unlock_shared();
             }
             guarded.end_read();
         });
-        guarded.write();
-        t.join().unwrap();
     });
 }
 
@@ -304,15 +267,7 @@ fn waiting_readers_are_admitted_and_woken() {
     check(0, 2, || {
         let guarded = Guarded::<StaysShut>::shut();
         guarded.begin_write();
-        let threads = [0, 1].map(|index| {
-            spawn(&guarded, index, |guarded| {
-                assert_eq!(guarded.read(), 1);
-            })
-        });
-        guarded.end_write();
-        for t in threads {
-            t.join().unwrap();
-        }
+        race_readers(&guarded, Guarded::end_write, 2, |guarded, _| assert_eq!(guarded.read(), 1));
     });
 }
 
@@ -325,12 +280,11 @@ fn admitted_reader_holds_the_lock() {
     check(0, 2, || {
         let guarded = Guarded::<StaysShut>::shut();
         guarded.begin_write();
-        let t = spawn(&guarded, 0, |guarded| {
-            guarded.read();
-        });
-        guarded.end_write();
-        guarded.write();
-        t.join().unwrap();
+        let write = |guarded: &Guarded<_>| {
+            guarded.end_write();
+            guarded.write();
+        };
+        race_reader(&guarded, write, Guarded::read);
         assert!(!guarded.lock.is_locked());
     });
 }
@@ -340,13 +294,11 @@ fn timed_out_reader_withdraws_or_was_admitted() {
     check(0, 3, || {
         let guarded = Guarded::<StaysShut>::shut();
         guarded.begin_write();
-        let t = spawn(&guarded, 0, |guarded| {
+        race_reader(&guarded, Guarded::end_write, |guarded| {
             if guarded.lock.lock_shared::<false>(Timeout::At(0)) {
                 assert_eq!(guarded.end_read(), 1);
             }
         });
-        guarded.end_write();
-        t.join().unwrap();
         assert!(!guarded.lock.is_locked());
         guarded.write();
     });
@@ -357,15 +309,16 @@ fn timed_out_writer_admits_readers() {
     check(0, 2, || {
         let guarded = Guarded::<StaysShut>::shut();
         guarded.begin_read();
-        let t = spawn(&guarded, 0, |guarded| {
+        let write = |guarded: &Guarded<_>| {
+            if guarded.lock.lock_exclusive(Timeout::At(0)) {
+                guarded.change();
+                guarded.end_write();
+            }
+        };
+        race_reader(&guarded, write, |guarded| {
             guarded.read();
             guarded.end_read();
         });
-        if guarded.lock.lock_exclusive(Timeout::At(0)) {
-            guarded.change();
-            guarded.end_write();
-        }
-        t.join().unwrap();
         assert!(!guarded.lock.is_locked());
     });
 }
@@ -375,30 +328,13 @@ fn recursive_reader_passes_a_waiting_writer() {
     check(0, 3, || {
         let guarded = Guarded::<StaysShut>::shut();
         guarded.begin_read();
-        let t = spawn(&guarded, 0, |guarded| {
+        race_reader(&guarded, Guarded::write, |guarded| {
             run_on(1);
             assert!(guarded.lock.lock_shared::<true>(Timeout::Never));
             run_on(0);
             guarded.end_read();
             guarded.end_read();
         });
-        guarded.write();
-        t.join().unwrap();
-    });
-}
-
-/// Without an outer read, a recursive one races with the writer for the gate.
-/// Refutes: RawRw::try_hold:Acquire
-#[test]
-fn recursive_reader_does_not_enter_a_held_gate() {
-    check(1, 3, || {
-        let guarded = Guarded::<OpensAtOnce>::open();
-        let t = spawn(&guarded, 0, |guarded| {
-            assert!(guarded.lock.lock_shared::<true>(Timeout::Never));
-            guarded.end_read();
-        });
-        guarded.write();
-        t.join().unwrap();
     });
 }
 
@@ -408,13 +344,7 @@ fn recursive_reader_does_not_enter_a_held_gate() {
 fn recursive_reader_that_passes_the_next_writer_sees_the_write() {
     check(1, 2, || {
         let guarded = Guarded::<StaysShut>::shut();
-        let t = spawn(&guarded, 0, |guarded| {
-            assert!(guarded.lock.lock_shared::<true>(Timeout::Never));
-            guarded.end_read();
-        });
-        guarded.write();
-        guarded.write();
-        t.join().unwrap();
+        race_reader(&guarded, Guarded::write_twice, Guarded::read_recursively);
     });
 }
 
@@ -425,19 +355,20 @@ fn upgradable_reader_coexists_with_readers_until_it_writes() {
         guarded.begin_read();
         assert!(guarded.lock.lock_upgradable(Timeout::Never));
         assert!(!guarded.lock.lock_exclusive(Timeout::Immediate));
-        let t = spawn(&guarded, 0, |guarded| {
+        let upgrade = |guarded: &Guarded<_>| {
+            assert_eq!(guarded.writes(), 0);
+            // SAFETY: the lock is held for an upgradable read.
+            assert!(unsafe { guarded.lock.upgrade(Timeout::Never) });
+            guarded.change();
+            // SAFETY: the lock is held for writing.
+            unsafe { guarded.lock.downgrade_to_upgradable() };
+            guarded.writes();
+            guarded.end_upgradable();
+        };
+        race_reader(&guarded, upgrade, |guarded| {
             guarded.end_read();
             guarded.read();
         });
-        assert_eq!(guarded.writes(), 0);
-        // SAFETY: the lock is held for an upgradable read.
-        assert!(unsafe { guarded.lock.upgrade(Timeout::Never) });
-        guarded.change();
-        // SAFETY: the lock is held for writing.
-        unsafe { guarded.lock.downgrade_to_upgradable() };
-        guarded.writes();
-        guarded.end_upgradable();
-        t.join().unwrap();
     });
 }
 
@@ -447,14 +378,14 @@ fn downgraded_writer_keeps_other_writers_out() {
     check(1, 2, || {
         let guarded = Guarded::<StaysShut>::shut();
         guarded.begin_write();
-        let t = spawn(&guarded, 0, Guarded::write);
-        let writes = interruptible(1, || {
+        let downgrade = |guarded: &Guarded<_>| {
             // SAFETY: the lock is held for writing.
             unsafe { guarded.lock.downgrade() };
             guarded.end_read()
-        });
+        };
+        let own = |guarded: &Guarded<_>| interruptible(1, || downgrade(guarded));
+        let (writes, ()) = race_reader(&guarded, own, Guarded::write);
         assert_eq!(writes, 1);
-        t.join().unwrap();
     });
 }
 
@@ -462,16 +393,10 @@ fn downgraded_writer_keeps_other_writers_out() {
 fn writers_exclude_each_other_and_a_reader() {
     check(1, 1, || {
         let guarded = Guarded::<OpensAtOnce>::open();
-        let threads = [
-            spawn(&guarded, 0, Guarded::write),
-            spawn(&guarded, 1, |guarded| {
-                guarded.read();
-            }),
-        ];
-        guarded.write();
-        for t in threads {
-            t.join().unwrap();
-        }
+        race_readers(&guarded, Guarded::write, 2, |guarded, index| match index {
+            0 => guarded.write(),
+            _ => _ = guarded.read(),
+        });
         assert_eq!(guarded.read(), 2);
     });
 }

@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::thread;
 use stillpoint::sync::shared_seq::{SeqSnapshot, SharedSeq};
 use stillpoint::sync::{AtomicU64, Ordering::*};
-use support::model::check;
+use support::model::{check, race, race_all};
 
 const CALLERS: usize = 3;
 
@@ -19,11 +19,6 @@ struct State {
     /// The number of rounds, failed ones included. Two rounds at a time are a data race.
     run: UnsafeCell<u32>,
 }
-
-// SAFETY: loom checks every access of the cell.
-unsafe impl Sync for State {}
-// SAFETY: as above.
-unsafe impl Send for State {}
 
 impl State {
     fn new() -> Arc<Self> {
@@ -79,16 +74,7 @@ impl State {
 
 fn callers(n: usize) {
     let state = State::new();
-    let threads: Vec<_> = (1..n)
-        .map(|caller| {
-            let w = state.clone();
-            thread::spawn(move || w.call(caller))
-        })
-        .collect();
-    state.call(0);
-    for thread in threads {
-        thread.join().unwrap();
-    }
+    race_all(&state, |state| state.call(0), n - 1, |state, index| state.call(1 + index));
     let run = state.run.with(|run| unsafe { *run });
     assert!(run >= 1 && run as usize <= n, "{n} callers needed {run} rounds");
 }
@@ -112,18 +98,18 @@ fn three_callers_are_served_and_wake() {
 fn round_seen_done_serves_its_snapshot() {
     check(0, 3, || {
         let state = State::new();
-        let w = state.clone();
-        let other = thread::spawn(move || w.call(1));
-        let snapshot = state.ask(0);
-        if state.rounds.is_done(snapshot) {
-            state.is_answered(0);
-        } else {
-            // Perhaps after a round that was in progress.
-            thread::yield_now();
-            state.wait_for(0, snapshot);
-        }
-        assert!(state.rounds.is_done(snapshot));
-        other.join().unwrap();
+        let look = |state: &State| {
+            let snapshot = state.ask(0);
+            if state.rounds.is_done(snapshot) {
+                state.is_answered(0);
+            } else {
+                // Perhaps after a round that was in progress.
+                thread::yield_now();
+                state.wait_for(0, snapshot);
+            }
+            assert!(state.rounds.is_done(snapshot));
+        };
+        race(&state, look, |state| state.call(1));
     });
 }
 
@@ -132,16 +118,7 @@ fn round_seen_done_serves_its_snapshot() {
 fn failed_round_fails_each_waiter_by_itself() {
     check(0, 3, || {
         let state = State::new();
-        let threads: Vec<_> = (1..CALLERS)
-            .map(|_| {
-                let w = state.clone();
-                thread::spawn(move || w.fail())
-            })
-            .collect();
-        state.fail();
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        race_all(&state, State::fail, CALLERS - 1, |state, _| state.fail());
         assert_eq!(state.rounds.completed(), 0);
     });
 }
@@ -151,11 +128,11 @@ fn failed_round_fails_each_waiter_by_itself() {
 fn caller_during_a_failed_try_needs_one_round() {
     check(0, 4, || {
         let state = State::new();
-        let w = state.clone();
-        let trying = thread::spawn(move || assert_ne!(w.rounds.try_run(|| false), Some(true)));
-        state.run_or_wait(0);
-        assert_eq!(state.rounds.completed(), 1);
-        trying.join().unwrap();
+        let call = |state: &State| {
+            state.run_or_wait(0);
+            assert_eq!(state.rounds.completed(), 1);
+        };
+        race(&state, call, |state| assert_ne!(state.rounds.try_run(|| false), Some(true)));
     });
 }
 
@@ -163,26 +140,22 @@ fn caller_during_a_failed_try_needs_one_round() {
 fn try_run_serves_callers_or_does_not_count() {
     check(0, 2, || {
         let state = State::new();
-        let threads: Vec<_> = (1..CALLERS)
-            .map(|caller| {
-                let w = state.clone();
-                thread::spawn(move || {
-                    if caller == 1 {
-                        w.run_or_wait(1);
-                    } else {
-                        // One that fails, and one that may be the round that the caller sleeps for.
-                        w.rounds.try_run(|| false);
-                        w.rounds.try_run(|| {
-                            w.round();
-                            true
-                        });
-                    }
-                })
-            })
-            .collect();
-        state.run_or_wait(0);
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        race_all(
+            &state,
+            |state| state.run_or_wait(0),
+            2,
+            |state, index| {
+                if index == 0 {
+                    state.run_or_wait(1);
+                } else {
+                    // One that fails, and one that may be the round that the caller sleeps for.
+                    state.rounds.try_run(|| false);
+                    state.rounds.try_run(|| {
+                        state.round();
+                        true
+                    });
+                }
+            },
+        );
     });
 }

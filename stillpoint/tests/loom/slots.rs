@@ -9,7 +9,7 @@ use loom::thread;
 use stillpoint::slots::record::{Record, Records};
 use stillpoint::slots::slot::Slot;
 use stillpoint::slots::thread::{SlotTable, ThreadSlots};
-use support::model::check;
+use support::model::{check, race, race_all};
 
 /// What a slot protects.
 fn value() -> *mut () {
@@ -33,16 +33,17 @@ fn slot_of_a_shared_record_is_taken_once() {
         let records = Arc::new(Records::new());
         let last = Cell::new(None);
         take_shared(&records, &last).give_back();
-        let threads = [0, 1].map(|_| {
-            let (records, last) = (records.clone(), last.clone());
-            thread::spawn(move || {
-                let slot = take_shared(&records, &last);
+        let (_, taken) = race_all(
+            &records,
+            |_| (),
+            2,
+            move |records, _| {
+                let slot = take_shared(records, &last);
                 slot.set(value());
                 slot
-            })
-        });
-        let [first, second] = threads.map(|thread| thread.join().unwrap());
-        assert!(!std::ptr::eq(first, second), "a slot with two owners");
+            },
+        );
+        assert!(!std::ptr::eq(taken[0], taken[1]), "a slot with two owners");
         assert_eq!(records.slots().filter(|slot| slot.protects(value())).count(), 2);
     });
 }
@@ -55,10 +56,9 @@ fn record_in_use_is_not_given_back() {
         let records = Arc::new(Records::new());
         let last = Cell::new(None);
         take_shared(&records, &last).give_back();
-        let w = records.clone();
-        let t = thread::spawn(move || take_shared(&w, &last).set(value()));
-        assert!(!records.slots().any(|slot| slot.protects(without_provenance_mut(32))));
-        t.join().unwrap();
+        let other = without_provenance_mut(32);
+        let scan = |records: &Records| assert!(!records.slots().any(|slot| slot.protects(other)));
+        race(&records, scan, move |records| take_shared(records, &last).set(value()));
         assert!(protects(&records), "a slot in use is not seen");
         let other = records.of(records.claim().unwrap());
         assert!(other.slots()[0].is_free(), "a record with two owners");

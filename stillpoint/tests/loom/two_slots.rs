@@ -1,10 +1,9 @@
 //! Models of the text that one thread publishes in two slots: a reader copies a complete text or begins again.
 
 use loom::sync::Arc;
-use loom::thread;
 use stillpoint::sync::two_slots::TwoSlots;
 use stillpoint::sync::{AtomicU64, Ordering::*, fence};
-use support::model::check;
+use support::model::{check, race};
 
 /// Words of a text: all contain its number.
 const WORDS: usize = 2;
@@ -45,12 +44,8 @@ impl Page {
 fn reader_copies_a_complete_text_or_begins_again() {
     check(0, 3, || {
         let page = Page::new();
-        let writer = page.clone();
-        let t = thread::spawn(move || (1..=3).for_each(|number| writer.publish(number)));
-        if let Some(number) = page.read() {
-            assert!(number <= 3);
-        }
-        t.join().unwrap();
+        let (read, ()) = race(&page, Page::read, |page| (1..=3).for_each(|number| page.publish(number)));
+        assert!(read.is_none_or(|number| number <= 3));
         assert_eq!(page.read(), Some(3));
     });
 }

@@ -3,10 +3,9 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 use stillpoint::lock::model::Policy;
 use stillpoint::lock::pthread::{Shared, WordRwLock};
-use support::model::check;
+use support::model::{check, race};
 
 /// The queue of writers knows no time.
 struct Untimed;
@@ -21,11 +20,6 @@ struct Guarded {
     lock: WordRwLock<Untimed>,
     writes: UnsafeCell<usize>,
 }
-
-// SAFETY: loom checks every access of the cell.
-unsafe impl Sync for Guarded {}
-// SAFETY: as above.
-unsafe impl Send for Guarded {}
 
 impl Guarded {
     fn new() -> Arc<Self> {
@@ -42,7 +36,11 @@ impl Guarded {
     fn write(&self) {
         assert!(self.lock.lock_exclusive(None));
         self.writes.with_mut(|writes| unsafe { *writes += 1 });
-        // SAFETY: locked above.
+        self.unlock_exclusive();
+    }
+
+    fn unlock_exclusive(&self) {
+        // SAFETY: the calling thread holds it.
         unsafe { self.lock.unlock_exclusive() };
     }
 }
@@ -54,12 +52,8 @@ impl Guarded {
 fn readers_and_writer_exclude_each_other() {
     check(0, 3, || {
         let shared = Guarded::new();
-        let reader = thread::spawn({
-            let shared = shared.clone();
-            move || shared.read()
-        });
-        shared.write();
-        assert!(reader.join().unwrap() <= 1);
+        let ((), writes) = race(&shared, Guarded::write, Guarded::read);
+        assert!(writes <= 1);
         assert_eq!(shared.read(), 1);
     });
 }
@@ -69,12 +63,7 @@ fn readers_and_writer_exclude_each_other() {
 fn writers_exclude_each_other() {
     check(0, 3, || {
         let shared = Guarded::new();
-        let writer = thread::spawn({
-            let shared = shared.clone();
-            move || shared.write()
-        });
-        shared.write();
-        writer.join().unwrap();
+        race(&shared, Guarded::write, Guarded::write);
         assert_eq!(shared.read(), 2);
     });
 }
@@ -87,13 +76,11 @@ fn reader_enters_when_the_front_writer_gives_up() {
     check(0, 3, || {
         let shared = Guarded::new();
         assert_eq!(shared.lock.try_lock_shared(true), Shared::Acquired);
-        let writer = thread::spawn({
-            let shared = shared.clone();
-            move || assert!(!shared.lock.lock_exclusive(Some(0)))
-        });
-        assert_eq!(shared.lock.lock_shared(true, None), Shared::Acquired);
-        shared.lock.unlock_shared();
-        writer.join().unwrap();
+        let read = |shared: &Guarded| {
+            assert_eq!(shared.lock.lock_shared(true, None), Shared::Acquired);
+            shared.lock.unlock_shared();
+        };
+        race(&shared, read, |shared| assert!(!shared.lock.lock_exclusive(Some(0))));
         shared.lock.unlock_shared();
         assert!(shared.lock.try_lock_exclusive());
     });
@@ -105,18 +92,11 @@ fn reader_withdraws_or_is_admitted() {
     check(0, 3, || {
         let shared = Guarded::new();
         assert!(shared.lock.try_lock_exclusive());
-        let reader = thread::spawn({
-            let shared = shared.clone();
-            move || {
-                let acquired = shared.lock.lock_shared(false, Some(0)) == Shared::Acquired;
-                if acquired {
-                    shared.lock.unlock_shared();
-                }
+        race(&shared, Guarded::unlock_exclusive, |shared| {
+            if shared.lock.lock_shared(false, Some(0)) == Shared::Acquired {
+                shared.lock.unlock_shared();
             }
         });
-        // SAFETY: locked above.
-        unsafe { shared.lock.unlock_exclusive() };
-        reader.join().unwrap();
         assert!(shared.lock.try_lock_exclusive());
     });
 }

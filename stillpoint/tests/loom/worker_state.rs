@@ -10,7 +10,7 @@ use stillpoint::fence::heavy;
 use stillpoint::reclaim::worker_state::{GoIdle, IDLE, LAZY_WAIT, RATE_LIMITED, WorkerState};
 use stillpoint::sync::model::reader as interruptible;
 use stillpoint::sync::{AtomicU64, Ordering::*};
-use support::model::check;
+use support::model::{check, race};
 
 const NEVER: Duration = Duration::MAX;
 
@@ -25,11 +25,6 @@ struct Domain {
     worker: UnsafeCell<()>,
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
 }
-
-// SAFETY: loom checks every access of the cell.
-unsafe impl Sync for Domain {}
-// SAFETY: as above.
-unsafe impl Send for Domain {}
 
 impl Domain {
     fn new() -> Arc<Self> {
@@ -110,10 +105,9 @@ fn expedite(domain: &Arc<Domain>) {
 
 fn owners(lazy: [bool; 2]) {
     let domain = Domain::new();
-    let d = domain.clone();
-    let other = thread::spawn(move || interruptible(1, || push(&d, 1, lazy[1])));
-    interruptible(0, || push(&domain, 0, lazy[0]));
-    other.join().unwrap();
+    let theirs = domain.clone();
+    let push_first = |_: &Domain| interruptible(0, || push(&domain, 0, lazy[0]));
+    race(&domain, push_first, move |_| interruptible(1, || push(&theirs, 1, lazy[1])));
     for i in (0..2).filter(|&i| !lazy[i]) {
         while domain.run[i].load(Relaxed) == 0 {
             thread::yield_now();
@@ -187,13 +181,14 @@ fn urgent_caller_ends_the_rate_limit() {
     check(0, 3, || {
         let domain = Domain::new();
         assert!(domain.state.wake());
-        let d = domain.clone();
-        let worker = thread::spawn(move || {
-            while !d.is_urgent() {
-                d.state.sleep_timeout(RATE_LIMITED, NEVER, || (), || d.is_urgent());
-            }
-        });
-        expedite(&domain);
-        worker.join().unwrap();
+        race(
+            &domain,
+            |_| expedite(&domain),
+            |domain| {
+                while !domain.is_urgent() {
+                    domain.state.sleep_timeout(RATE_LIMITED, NEVER, || (), || domain.is_urgent());
+                }
+            },
+        );
     });
 }

@@ -9,6 +9,8 @@ pub mod callbacks;
 pub mod child;
 pub mod counting;
 pub mod deadline;
+#[cfg(loom)]
+pub mod domain;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub mod fork;
 #[cfg(loom)]

@@ -3,7 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use loom::cell::UnsafeCell;
-use stillpoint::sync::model::set_budget;
+use loom::sync::Arc;
+use loom::thread;
+use stillpoint::sync::model::{poll, reader, set_budget};
 
 /// Explores `model` with at most `preemptions` preemptions; algorithms spin `budget` rounds before they sleep.
 pub fn check(budget: u32, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -17,15 +19,76 @@ pub fn check(budget: u32, preemptions: usize, model: impl Fn() + Send + Sync + '
     builder.check(model);
 }
 
-/// Returns a value to publish. Its memory is never freed: a model stores 0 instead.
-pub fn boxed(value: u32) -> *mut UnsafeCell<u32> {
+/// Runs `own` beside another thread, and joins that. Returns both results.
+pub fn race<S: 'static, R, T: 'static>(
+    shared: &Arc<S>,
+    own: impl FnOnce(&S) -> R,
+    other: impl FnOnce(&S) -> T + 'static,
+) -> (R, T) {
+    let theirs = shared.clone();
+    let other = thread::spawn(move || other(&theirs));
+    (own(shared), other.join().unwrap())
+}
+
+/// [`race`] beside `others` threads, which know their number.
+pub fn race_all<S: 'static, R, T: 'static>(
+    shared: &Arc<S>,
+    own: impl FnOnce(&S) -> R,
+    others: usize,
+    other: impl Fn(&S, usize) -> T + Clone + 'static,
+) -> (R, Vec<T>) {
+    let start = |index| {
+        let (theirs, other) = (shared.clone(), other.clone());
+        thread::spawn(move || other(&theirs, index))
+    };
+    let others: Vec<_> = (0..others).map(start).collect();
+    (own(shared), others.into_iter().map(|other| other.join().unwrap()).collect())
+}
+
+/// [`race`] beside a thread that the heavy fences of other threads interrupt.
+pub fn race_reader<S: 'static, R, T: 'static>(
+    shared: &Arc<S>,
+    own: impl FnOnce(&S) -> R,
+    other: impl FnOnce(&S) -> T + 'static,
+) -> (R, T) {
+    race(shared, own, |shared| reader(0, || other(shared)))
+}
+
+/// [`race_all`] beside threads that the heavy fences of other threads interrupt.
+pub fn race_readers<S: 'static, R, T: 'static>(
+    shared: &Arc<S>,
+    own: impl FnOnce(&S) -> R,
+    others: usize,
+    other: impl Fn(&S, usize) -> T + Clone + 'static,
+) -> (R, Vec<T>) {
+    race_all(shared, own, others, move |shared, index| reader(index, || other(shared, index)))
+}
+
+/// A value to publish. A freed one is 0, and keeps its memory.
+pub type Value = UnsafeCell<u32>;
+
+/// Returns a value to publish.
+pub fn boxed(value: u32) -> *mut Value {
     let cell = Box::new(UnsafeCell::new(0));
+    // A write that loom knows of, unlike the construction.
     cell.with_mut(|cell| unsafe { *cell = value });
     Box::into_raw(cell)
 }
 
 /// Reads a value of [`boxed`].
-pub fn look_at(value: *const UnsafeCell<u32>) {
+pub fn look_at(value: *const Value) {
     // SAFETY: the memory of values is never freed.
     unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
+}
+
+/// Reads a value some time after its pointer was loaded.
+pub fn look_later(value: *const Value) {
+    poll();
+    look_at(value);
+}
+
+/// Frees a value of [`boxed`].
+pub fn free(value: *const Value) {
+    // SAFETY: the memory of values is never freed.
+    unsafe { &*value }.with_mut(|cell| unsafe { *cell = 0 });
 }
