@@ -13,6 +13,8 @@ use support::child;
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork::in_child;
+#[cfg(target_os = "linux")]
+use support::signals::{install, send_to, this_thread};
 use support::time_limit::repetitions;
 use support::until::until;
 
@@ -195,8 +197,7 @@ extern "C" fn try_locks(_: i32) {
 #[test]
 fn signal_handler_in_a_waiting_thread_may_try_lock() {
     let _running = deadline();
-    // SAFETY: the handler only tries locks, which is what is tested.
-    unsafe { libc::signal(libc::SIGUSR1, try_locks as extern "C" fn(i32) as libc::sighandler_t) };
+    let signal = install(2, try_locks);
     thread::scope(|scope| {
         for round in 1..=20 {
             let guard = WAITED_FOR.lock();
@@ -205,15 +206,11 @@ fn signal_handler_in_a_waiting_thread_may_try_lock() {
             let waiters = [0; 3].map(|_| {
                 let sender = sender.clone();
                 asleep_in(scope, move || {
-                    // SAFETY: a plain call.
-                    sender.send(unsafe { libc::pthread_self() }).expect("the receiver is there");
+                    sender.send(this_thread()).expect("the receiver is there");
                     *WAITED_FOR.lock() += 1;
                 })
             });
-            for thread in receiver.iter().take(3) {
-                // SAFETY: the thread waits for the lock that this one holds.
-                unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
-            }
+            receiver.iter().take(3).for_each(|thread| send_to(signal, thread));
             until(|| HANDLERS.load(Relaxed) == 3 * round);
             drop(guard);
             waiters.into_iter().for_each(|waiter| waiter.join().expect("it has the lock"));
@@ -222,9 +219,11 @@ fn signal_handler_in_a_waiting_thread_may_try_lock() {
     });
 }
 
+#[cfg(target_os = "linux")]
 static BLOCKED: AtomicU32 = AtomicU32::new(0);
 
 /// Blocks the interrupted thread until `BLOCKED` is 2.
+#[cfg(target_os = "linux")]
 extern "C" fn block_thread(_: i32) {
     BLOCKED.store(1, Release);
     while BLOCKED.load(Acquire) != 2 {
@@ -236,8 +235,7 @@ extern "C" fn block_thread(_: i32) {
 #[test]
 fn stalled_head_is_bypassed_by_threads_that_arrive() {
     let _running = deadline();
-    // SAFETY: the handler only loads an atomic and yields.
-    unsafe { libc::signal(libc::SIGUSR2, block_thread as extern "C" fn(i32) as libc::sighandler_t) };
+    let signal = install(3, block_thread);
     for is_fair in [true, false] {
         BLOCKED.store(0, Release);
         let lock = Mutex::new(0);
@@ -245,12 +243,10 @@ fn stalled_head_is_bypassed_by_threads_that_arrive() {
             let guard = lock.lock();
             let ((sender, receiver), lock) = (mpsc::channel(), &lock);
             let head = asleep_in(scope, move || {
-                // SAFETY: a plain call.
-                sender.send(unsafe { libc::pthread_self() }).expect("the receiver is there");
+                sender.send(this_thread()).expect("the receiver is there");
                 *lock.lock() += 1;
             });
-            // SAFETY: the thread waits for the lock that this one holds.
-            unsafe { libc::pthread_kill(receiver.recv().expect("it has started"), libc::SIGUSR2) };
+            send_to(signal, receiver.recv().expect("it has started"));
             until(|| BLOCKED.load(Acquire) == 1);
             if is_fair {
                 // Reserved for the head, which is stalled.

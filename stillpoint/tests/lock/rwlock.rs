@@ -2,8 +2,8 @@
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use support::child;
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork::in_child;
+#[cfg(not(stillpoint_portable))]
+use support::signals::interrupt;
 use support::time_limit::repetitions;
 use support::until::until;
 
@@ -474,49 +476,23 @@ fn more_threads_than_cpus_sleep() {
     });
 }
 
-static READ_BY_HANDLER: RwLock<u32> = RwLock::new(0);
-static HANDLERS: AtomicU32 = AtomicU32::new(0);
-static REFUSED: AtomicU32 = AtomicU32::new(0);
-
-extern "C" fn try_read(_: i32) {
-    let count = if READ_BY_HANDLER.try_read().is_some() { &HANDLERS } else { &REFUSED };
-    count.fetch_add(1, Relaxed);
-}
-
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn signal_handler_may_try_to_read() {
+    static READ_BY_HANDLER: RwLock<u32> = RwLock::new(0);
+    static READS: AtomicU32 = AtomicU32::new(0);
+    static REFUSED: AtomicU32 = AtomicU32::new(0);
+    fn try_read() {
+        let count = if READ_BY_HANDLER.try_read().is_some() { &READS } else { &REFUSED };
+        count.fetch_add(1, Relaxed);
+    }
     let _running = deadline();
-    // SAFETY: the handler only tries to read, which is what is tested.
-    unsafe { libc::signal(libc::SIGIO, try_read as extern "C" fn(i32) as libc::sighandler_t) };
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let (sender, receiver) = mpsc::channel();
-        let (stop, sender) = (&stop, &sender);
-        for writes in [true, false] {
-            let sender = sender.clone();
-            scope.spawn(move || {
-                // SAFETY: a plain call.
-                sender.send(unsafe { libc::pthread_self() }).expect("the receiver is there");
-                while !stop.load(Relaxed) {
-                    if writes {
-                        *READ_BY_HANDLER.write() += 1;
-                    } else {
-                        drop(READ_BY_HANDLER.read());
-                    }
-                }
-            });
-        }
-        let threads: Vec<_> = receiver.iter().take(2).collect();
-        until(|| {
-            for &thread in &threads {
-                // SAFETY: the threads run until `stop`.
-                unsafe { libc::pthread_kill(thread, libc::SIGIO) };
-            }
-            HANDLERS.load(Relaxed) >= 10 && REFUSED.load(Relaxed) >= 10
-        });
-        stop.store(true, Relaxed);
-    });
+    let use_lock = |round| match round % 2 {
+        0 => *READ_BY_HANDLER.write() += 1,
+        _ => drop(READ_BY_HANDLER.read()),
+    };
+    let enough = || READS.load(Relaxed) >= 10 && REFUSED.load(Relaxed) >= 10;
+    interrupt(try_read, || (), use_lock, use_lock, enough);
     assert!(READ_BY_HANDLER.try_write().is_some());
 }
 

@@ -2,38 +2,30 @@
 
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::{mem, thread};
 
 use libc::c_int;
 use stillpoint::Domain as _;
 use stillpoint::rcu::Rcu;
 use support::deadline::deadline;
-use support::signals::{install, send};
+use support::signals::{expect, install, interrupt, send};
 use support::tracked::Tracked;
 
 #[test]
 fn signal_handlers_may_read_at_any_moment() {
     stillpoint::domain! { struct Own; }
     static VALUE: OnceLock<Rcu<Tracked, Own>> = OnceLock::new();
-    static READY: AtomicBool = AtomicBool::new(false);
-    static STOP: AtomicBool = AtomicBool::new(false);
-    static HANDLED: AtomicUsize = AtomicUsize::new(0);
     /// Handlers that ran between sections and inside one.
     static MOMENTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-    /// Sections that saw a dropped value: a handler cannot panic.
-    static WRONG: AtomicUsize = AtomicUsize::new(0);
 
     fn check(drops: &AtomicUsize) {
-        if drops.load(Acquire) != 0 {
-            WRONG.fetch_add(1, Relaxed);
-        }
+        expect(drops.load(Acquire) == 0);
     }
 
-    extern "C" fn read(_signal: c_int) {
+    fn handle() {
         let was_inside = Own::in_read_section();
-        MOMENTS[usize::from(was_inside)].fetch_add(1, Relaxed);
+        let moment = MOMENTS[usize::from(was_inside)].fetch_add(1, Relaxed);
         if let Some(value) = VALUE.get() {
             let mut outer = Own::enter();
             let first = value.load(&outer).0;
@@ -41,7 +33,7 @@ fn signal_handlers_may_read_at_any_moment() {
             let second = value.load(&inner).0;
             check(first);
             check(second);
-            if HANDLED.load(Relaxed) % 2 == 0 {
+            if moment % 2 == 0 {
                 drop(outer);
                 check(second);
                 drop(inner);
@@ -53,71 +45,35 @@ fn signal_handlers_may_read_at_any_moment() {
                 drop(outer);
             }
         }
-        if Own::in_read_section() != was_inside {
-            WRONG.fetch_add(1, Relaxed);
-        }
-        HANDLED.fetch_add(1, Release);
+        expect(Own::in_read_section() == was_inside);
     }
 
     let _running = deadline();
-    let signal = install(1, read);
     let value = VALUE.get_or_init(|| Rcu::new_in(Tracked::leaked(), Own));
-    let reader = thread::spawn(|| {
-        // Before the first signal, as `register` may allocate.
-        Own::register();
-        READY.store(true, Release);
-        for round in 0_usize.. {
-            if STOP.load(Relaxed) {
-                break;
-            }
-            if round % 3 == 0 {
-                Own::hint_idle();
-            }
-            let mut outer = Own::enter();
-            let first = value.load(&outer).0;
-            let inner = Own::enter();
-            let second = value.load(&inner).0;
-            check(first);
-            drop(inner);
-            check(second);
-            outer.repin();
-            check(value.load(&outer).0);
-            drop(outer);
-            assert!(!Own::in_read_section());
+    let read = |round| {
+        if round % 3 == 0 {
+            Own::hint_idle();
         }
-        while HANDLED.load(Acquire) < 100 {
-            thread::yield_now();
+        let mut outer = Own::enter();
+        let first = value.load(&outer).0;
+        let inner = Own::enter();
+        let second = value.load(&inner).0;
+        check(first);
+        drop(inner);
+        check(second);
+        outer.repin();
+        check(value.load(&outer).0);
+        drop(outer);
+        assert!(!Own::in_read_section());
+    };
+    let write = |round| {
+        let retired = value.replace(Tracked::leaked());
+        if round % 2 == 0 {
+            drop(retired.wait());
         }
-    });
-    while !READY.load(Acquire) {
-        thread::yield_now();
-    }
-    let writer = thread::spawn(|| {
-        for round in 0_usize.. {
-            if STOP.load(Relaxed) {
-                break;
-            }
-            let retired = value.replace(Tracked::leaked());
-            if round % 2 == 0 {
-                drop(retired.wait());
-            }
-        }
-    });
-
-    let start = Instant::now();
-    let mut sent = 0;
-    while start.elapsed() < Duration::from_secs(3) || MOMENTS.iter().any(|count| count.load(Relaxed) < 100) {
-        // At most a few pending signals, so that the reader makes progress.
-        if sent < HANDLED.load(Acquire) + 4 {
-            send(signal, &reader);
-            sent += 1;
-        }
-        assert!(!reader.is_finished() && !writer.is_finished());
-    }
-    STOP.store(true, Relaxed);
-    reader.join().expect("no panic");
-    writer.join().expect("no panic");
-    assert_eq!(WRONG.load(Relaxed), 0);
+    };
+    let enough = || MOMENTS.iter().all(|count| count.load(Relaxed) >= 100);
+    interrupt(handle, || _ = Own::register(), read, write, enough);
     Own.synchronize();
 }
 

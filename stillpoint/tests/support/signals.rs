@@ -1,8 +1,11 @@
 //! Signal handlers of tests, and threads that are interrupted.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::os::unix::thread::JoinHandleExt as _;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::{io, mem, ptr};
 
 use crate::until::until;
@@ -25,12 +28,85 @@ pub fn install(offset: c_int, handler: extern "C" fn(c_int)) -> c_int {
 pub fn send<T>(signal: c_int, thread: &JoinHandle<T>) {
     // A number for `std`, and in some C libraries a pointer.
     #[allow(clippy::unnecessary_cast, reason = "not on all systems")]
-    let thread = thread.as_pthread_t() as usize as libc::pthread_t;
+    send_to(signal, thread.as_pthread_t() as usize as libc::pthread_t);
+}
+
+/// Returns the calling thread, for [`send_to`].
+pub fn this_thread() -> libc::pthread_t {
+    // SAFETY: a plain call.
+    unsafe { libc::pthread_self() }
+}
+
+/// Sends `signal` to a thread that has not been joined.
+pub fn send_to(signal: c_int, thread: libc::pthread_t) {
     // The queue of all processes of the user may be full for a while.
     until(|| {
-        // SAFETY: the handle, not joined yet, keeps the thread's name valid.
+        // SAFETY: the name of the thread, which is not joined yet, is valid.
         let error = unsafe { libc::pthread_kill(thread, signal) };
         assert!([0, libc::EAGAIN, libc::ESRCH].contains(&error), "{}", io::Error::from_raw_os_error(error));
         error != libc::EAGAIN
     });
+}
+
+/// The handlers of [`interrupt`] that have run, and what they and the readers have found wrong: handlers cannot panic.
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+static WRONG: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static HANDLER: Cell<fn()> = const { Cell::new(|| ()) };
+}
+
+/// As `assert`, in a handler.
+pub fn expect(right: bool) {
+    if !right {
+        WRONG.fetch_add(1, Relaxed);
+    }
+}
+
+/// Returns how many handlers have run.
+pub fn handled() -> usize {
+    HANDLED.load(Acquire)
+}
+
+extern "C" fn handle(_signal: c_int) {
+    HANDLER.get()();
+    HANDLED.fetch_add(1, Release);
+}
+
+/// Interrupts a thread by `handler` at any moment while it repeats `read`, after `prepare`. Another thread repeats
+/// `write`. Both get the number of the round. Ends after a thousand handlers, once `enough` returns `true`.
+pub fn interrupt(
+    handler: fn(),
+    prepare: impl FnOnce() + Send,
+    mut read: impl FnMut(usize) + Send,
+    mut write: impl FnMut(usize) + Send,
+    enough: impl Fn() -> bool,
+) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let signal = install(1, handle);
+    HANDLED.store(0, Relaxed);
+    let (ready, stop) = (&OnceLock::new(), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            HANDLER.set(handler);
+            // Before the first signal, as preparations may allocate.
+            prepare();
+            ready.set(this_thread()).expect("there is one reader");
+            (0..).take_while(|_| !stop.load(Relaxed)).for_each(&mut read);
+        });
+        let writer = scope.spawn(move || (0..).take_while(|_| !stop.load(Relaxed)).for_each(&mut write));
+        until(|| ready.get().is_some() || reader.is_finished());
+        let mut sent = 0;
+        while !reader.is_finished() && !writer.is_finished() && !(handled() >= 1000 && enough()) {
+            // At most a few pending signals, so that the reader makes progress.
+            if sent < handled() + 4 {
+                send_to(signal, *ready.get().expect("the reader runs"));
+                sent += 1;
+            }
+            thread::yield_now();
+        }
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(WRONG.load(Relaxed), 0);
 }
