@@ -105,6 +105,8 @@
 mod condvar;
 mod events;
 mod mutex;
+mod nodes;
+mod patience;
 mod policy;
 #[cfg(any(feature = "_pthread", loom))]
 #[doc(hidden)]
@@ -113,6 +115,9 @@ pub mod pthread;
 mod raw_locks;
 mod rwlock;
 mod spin;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod waiter;
 
 pub use condvar::Condvar;
 #[cfg(not(loom))]
@@ -129,8 +134,8 @@ pub use rwlock::api::{
 #[cfg(feature = "_lab")]
 #[doc(hidden)]
 pub mod lab {
-    pub use super::mutex::nodes::AllNodes;
     pub use super::mutex::raw::Raw;
+    pub use super::nodes::AllNodes;
     pub use super::policy::{DefaultPolicy, Policy};
 }
 
@@ -138,9 +143,9 @@ pub mod lab {
 #[cfg(loom)]
 pub mod model {
     pub use super::events::Event;
-    pub use super::mutex::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};
     pub use super::mutex::raw::Raw;
-    pub use super::mutex::waiter::{Waiter, with as with_waiter};
+    pub use super::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};
     pub use super::policy::Policy;
     pub use super::rwlock::gate::{RawRw, Timeout};
+    pub use super::waiter::{Waiter, with as with_waiter};
 }

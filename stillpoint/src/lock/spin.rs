@@ -2,8 +2,8 @@
 
 use core::marker::PhantomData;
 
-use super::mutex::waiter;
 use super::policy::{Policy, SHORT_PAUSES, SPIN_NS};
+use super::waiter;
 use crate::sync::{
     has_normal_policy, is_bound, now, process_cpus, spin_iterations, spin_loop, step, yield_now,
 };

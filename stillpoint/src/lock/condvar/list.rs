@@ -1,4 +1,4 @@
-//! The waiters of a condition variable: a list of nodes of the [table](crate::lock::mutex::nodes), in order of arrival.
+//! The waiters of a condition variable: a list of nodes of the [table](crate::lock::nodes), in order of arrival.
 //!
 //! One word has the numbers of the first and the last node, a lock bit, and a generation. A thread that sets the lock
 //! bit may change the list. It makes no system call then.
@@ -27,10 +27,10 @@
 
 use core::num::NonZeroU32;
 
-use crate::lock::mutex::nodes::{IDLE, NODE_BITS, NOTIFIED, WAITING, WAITING_PARKED, table};
-#[cfg(not(loom))]
-use crate::lock::mutex::waiter;
+use crate::lock::nodes::{IDLE, NODE_BITS, NOTIFIED, WAITING, WAITING_PARKED, table};
 use crate::lock::spin::Spin;
+#[cfg(not(loom))]
+use crate::lock::waiter;
 use crate::sync::{Futex, LoomAccess, Ordering::*, const_unless_loom, spin_iterations, spin_loop, step};
 
 const NODE: u64 = (1 << NODE_BITS) - 1;
@@ -289,7 +289,7 @@ impl Locked<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::lock::mutex::nodes::exclude_other_tests;
+    use crate::lock::nodes::exclude_other_tests;
 
     /// Five waiters, of which each leaves, or is notified while it is the first, or stays: in each combination, first to
     /// last and last to first.

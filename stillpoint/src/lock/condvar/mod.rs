@@ -1,6 +1,6 @@
 //! A condition variable for mutexes on [`RawMutex`](super::RawMutex).
 //!
-//! A waiter appends itself to a [list](list) while it holds the mutex, releases the mutex, [spins](patience) for a
+//! A waiter appends itself to a [list](list) while it holds the mutex, releases the mutex, [spins](super::patience) for a
 //! short time, and sleeps until a notifier has taken it from the list. A notifier has changed the condition under the
 //! mutex. If the list is empty, it returns. Otherwise it takes the first waiters from the list, and wakes just these.
 //!
@@ -26,7 +26,6 @@
 mod list;
 #[cfg(all(feature = "_pthread", not(loom)))]
 mod parts;
-mod patience;
 
 use core::fmt;
 #[cfg(not(loom))]
@@ -37,11 +36,10 @@ use std::{
 };
 
 use self::list::WaitList;
-pub use self::patience::Patience;
 #[cfg(not(loom))]
 use super::mutex::api::{RawMutex, after, at};
-use super::mutex::waiter::{self, Place};
 use super::policy::SLEEPER_NS;
+use super::waiter::{self, Place};
 use crate::sync::{AtomicUsize, Futex32, Ordering::*, const_unless_loom, now};
 
 /// Nanoseconds for which a waiter without a node sleeps.
@@ -359,34 +357,5 @@ impl fmt::Debug for Condvar {
 impl Default for Condvar {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use std::thread;
-
-    use super::super::mutex::api::Mutex;
-    use super::super::mutex::nodes::{AllNodes, exclude_other_tests};
-    use super::*;
-    use support::deadline::deadline;
-
-    #[test]
-    fn waiter_without_a_node_sees_the_change_soon() {
-        let (_running, _alone) = (deadline(), exclude_other_tests());
-        let (is_over, changed) = (Mutex::new(false), Condvar::new());
-        let nodes = AllNodes::alloc();
-        thread::scope(|scope| {
-            // A thread that has had no node before.
-            let waits = || {
-                changed.wait_while(&mut is_over.lock(), |is_over| !*is_over);
-                changed.wait_for(&mut is_over.lock(), Duration::from_nanos(1)).timed_out()
-            };
-            let waiter = scope.spawn(waits);
-            *is_over.lock() = true;
-            assert!(!changed.notify_one(), "there is no waiter in the list");
-            assert!(waiter.join().expect("no panic"), "its time is over");
-        });
-        drop(nodes);
     }
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU32;
 
 use super::Condvar;
 use super::list::WaitList;
-use crate::lock::mutex::nodes::table;
+use crate::lock::nodes::table;
 
 impl Condvar {
     /// Appends the caller to the waiters, whatever mutex it holds. Returns the number of its node, or 0 if it has none: it
@@ -22,7 +22,7 @@ impl Condvar {
     }
 
     /// Returns the word on which the waiter with this node sleeps, with the private futex, while it is
-    /// [`WAITING_PARKED`](crate::lock::mutex::nodes::WAITING_PARKED). Spins for the notification first. The caller has
+    /// [`WAITING_PARKED`](crate::lock::nodes::WAITING_PARKED). Spins for the notification first. The caller has
     /// released the mutex.
     #[doc(hidden)]
     pub fn wait_word(id: u32) -> *const AtomicU32 {

@@ -2,11 +2,9 @@
 
 #[cfg(not(loom))]
 pub mod api;
-pub mod nodes;
 pub mod queue;
 pub mod raw;
 #[cfg(all(test, not(any(loom, stillpoint_portable))))]
 mod tests;
 pub mod unqueued;
-pub mod waiter;
 pub mod word;

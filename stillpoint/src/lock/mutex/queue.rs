@@ -30,14 +30,14 @@
 //! If a running thread steals the lock before B runs, B finds it held, spins, and parks again. Once B has been the head
 //! for a quantum, it sets `PENDING`, and only B takes the lock then.
 //!
-use super::nodes::{
-    ABANDONED, ABANDONED_EXITED, HEAD, HEAD_PARKED, IDLE, Node, UNLINKING, WAITING, WAITING_PARKED, table,
-};
-use super::waiter;
 use super::word::{LOCKED, LockWord, PARKED, PENDING, flags, head, tail, with_queue, with_rest};
 use crate::lock::events::Event;
+use crate::lock::nodes::{
+    ABANDONED, ABANDONED_EXITED, HEAD, HEAD_PARKED, IDLE, Node, UNLINKING, WAITING, WAITING_PARKED, table,
+};
 use crate::lock::policy::Policy;
 use crate::lock::spin::Spin;
+use crate::lock::waiter;
 use crate::sync::{Ordering::*, step};
 
 /// The result of an attempt to join the queue.

@@ -54,14 +54,14 @@
 //!   that gives up), and read after an Acquire load of the word. So the states of nodes need no ordering, except
 //!   where a node changes its owner.
 
-use super::nodes::{HEAD_PARKED, table};
 use super::queue::WaitQueue;
 use super::unqueued::{lock_unqueued, wake_unqueued};
-use super::waiter::{self, Place};
 use super::word::{LOCKED, LockWord, PARKED, PENDING, head, is_reserved};
 use crate::lock::events::{self, Wait};
+use crate::lock::nodes::{HEAD_PARKED, table};
 use crate::lock::policy::Policy;
 use crate::lock::spin::{Spin, Yields};
+use crate::lock::waiter::{self, Place};
 use crate::sync::{Ordering::*, const_unless_loom, fence, now, step};
 
 /// The queued lock, with the mechanisms and constants of a policy.
@@ -75,7 +75,7 @@ pub struct Raw<P> {
 impl<P: Policy> Raw<P> {
     /// Creates a lock that is held, with a queue of the nodes 1 to `last`, all awake.
     pub fn with_queue(last: u32) -> Self {
-        use super::nodes::{HEAD, WAITING};
+        use crate::lock::nodes::{HEAD, WAITING};
         for id in 1..=last {
             assert_eq!(table().alloc(), Some(id));
             let node = table().node(id);

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::api::Mutex;
-use super::nodes::{ABANDONED, AllNodes, FORKED, table};
-use super::waiter::{Waiter, with};
+use crate::lock::nodes::{ABANDONED, AllNodes, FORKED, table};
+use crate::lock::waiter::{Waiter, with};
 use crate::sync::Ordering::Relaxed;
 use support::asleep::asleep_in;
 use support::child;

@@ -12,8 +12,8 @@
 //! the slow path, finds the count, and increments `unqueued` past the number that the waiter has read. Only a thread
 //! that takes a free lock clears `PARKED`, which comes after a release.
 
-use super::nodes::{FORKED, table};
 use super::word::{LOCKED, LockWord, PARKED, head};
+use crate::lock::nodes::{FORKED, table};
 use crate::lock::policy::Policy;
 use crate::lock::spin::Spin;
 use crate::sync::{Ordering::*, now, step};
@@ -65,43 +65,5 @@ pub fn wake_unqueued() {
             table().unqueued.fetch_add(1, Relaxed);
             table().unqueued.wake(u32::MAX);
         });
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use std::thread;
-    use std::time::Duration;
-
-    use super::super::api::Mutex;
-    use super::super::nodes::{AllNodes, CAPACITY, exclude_other_tests};
-    use support::deadline::deadline;
-
-    #[test]
-    fn lock_without_free_nodes_excludes_and_times_out() {
-        let (_running, _alone) = (deadline(), exclude_other_tests());
-        // Other tests of this process wait without nodes until this one ends.
-        let all = AllNodes::alloc();
-        assert!(all.0.len() > CAPACITY / 2);
-        let total = Mutex::new(0);
-        thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for n in 0..500 {
-                        *total.lock() += 1;
-                        if n % 16 == 0 {
-                            let guard = total.lock();
-                            thread::yield_now();
-                            drop(guard);
-                        }
-                    }
-                });
-            }
-        });
-        let guard = total.lock();
-        thread::scope(|scope| {
-            scope.spawn(|| assert!(total.try_lock_for(Duration::from_millis(5)).is_none()));
-        });
-        assert_eq!(*guard, 4000);
     }
 }

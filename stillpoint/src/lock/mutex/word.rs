@@ -19,9 +19,9 @@
 use core::marker::PhantomData;
 use core::ops::Deref;
 
-use super::nodes::{DEAD, FORKED, NODE_BITS, table};
-use super::waiter::{self, Waiter};
+use crate::lock::nodes::{DEAD, FORKED, NODE_BITS, table};
 use crate::lock::policy::{BYPASS_APART, Policy};
+use crate::lock::waiter::{self, Waiter};
 use crate::sync::{AtomicU32, LoomAccess, Ordering::*, const_unless_loom, now, step};
 
 pub const LOCKED: u32 = 1;

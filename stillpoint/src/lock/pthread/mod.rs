@@ -9,12 +9,12 @@ pub use rwlock::WordRwLock;
 
 /// The value of a waiter's word until it is notified, once it may sleep.
 #[cfg(not(loom))]
-pub const NOT_NOTIFIED: u32 = super::mutex::nodes::WAITING_PARKED;
+pub const NOT_NOTIFIED: u32 = super::nodes::WAITING_PARKED;
 
 /// Returns the number of forks between the process and its first ancestor that used a lock.
 #[cfg(not(loom))]
 pub fn generation() -> u64 {
-    super::mutex::nodes::table().generation()
+    super::nodes::table().generation()
 }
 
 /// The reader-writer lock with the policy of the others.

@@ -2,7 +2,7 @@
 //!
 //! A thread allocates a node at its first wait and frees it when it exits. [`Waiter::node_in_use`] is set while it
 //! uses a node. A signal handler that finds it set must not touch the node: it can take a free lock as an
-//! [unqueued](super::unqueued) waiter.
+//! [unqueued](super::mutex::unqueued) waiter.
 //!
 //! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that lock
 //! again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it for any
@@ -15,8 +15,8 @@ use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
 
 use super::nodes::{ABANDONED, IDLE, WAITING, table};
-use crate::lock::condvar::Patience;
-use crate::lock::policy::CLOCK_CHECK_EVERY;
+use super::patience::Patience;
+use super::policy::CLOCK_CHECK_EVERY;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::step;
 

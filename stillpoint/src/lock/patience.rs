@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn thread_that_has_exited_is_not_counted() {
         // A thread without a node is not counted.
-        let _alone = crate::lock::mutex::nodes::exclude_other_tests();
+        let _alone = crate::lock::nodes::exclude_other_tests();
         let wait = || {
             let (mutex, condvar) = (crate::lock::Mutex::new(()), crate::lock::Condvar::new());
             condvar.wait_for(&mut mutex.lock(), core::time::Duration::from_millis(10));

@@ -73,7 +73,7 @@ pub struct NodeTable {
     free_nodes: FreeStack,
     /// The lowest node that was never used, less 1.
     never_used: AtomicU32,
-    /// The work of the slow path of a release: the count of [unqueued](super::unqueued) waiters, and [`FORKED`].
+    /// The work of the slow path of a release: the count of [unqueued](super::mutex::unqueued) waiters, and [`FORKED`].
     pub slow_unlock_flags: AtomicU32,
     /// Incremented to wake unqueued waiters.
     pub unqueued: Futex32,
