@@ -39,16 +39,4 @@ pub fn pause(round: u32) {
     }
 }
 
-/// Executes a statement, which the mutant of this name leaves out: see `stillpoint/src/sync/mod.rs`.
-macro_rules! step {
-    ($name:literal, $($statement:tt)+) => {
-        #[cfg(any(loom, stillpoint_mutants))]
-        let is_left_out = stillpoint::sync::mutant($name);
-        #[cfg(not(any(loom, stillpoint_mutants)))]
-        let is_left_out = false;
-        if !is_left_out {
-            $($statement)+;
-        }
-    };
-}
-pub(crate) use step;
+pub(crate) use stillpoint::step;

@@ -125,7 +125,7 @@ mod slots;
 pub mod srcu;
 #[cfg(all(target_has_atomic = "64", feature = "statistics-page", not(loom)))]
 pub mod statistics_page;
-#[cfg(all(target_has_atomic = "64", not(any(loom, stillpoint_mutants))))]
+#[cfg(all(target_has_atomic = "64", not(loom)))]
 mod sync;
 #[cfg(all(target_has_atomic = "64", not(loom)))]
 #[cfg_attr(stillpoint_portable, path = "sys/portable/mod.rs")]
@@ -133,6 +133,9 @@ mod sys;
 
 #[cfg(all(target_has_atomic = "64", not(loom)))]
 pub use domain::api::{Barrier, Domain, EnterSection, TakeBack};
+#[cfg(target_has_atomic = "64")]
+#[doc(hidden)]
+pub use sync::mutant;
 
 /// For the packages in `urcu/`, without a stable interface.
 #[cfg(all(target_has_atomic = "64", feature = "_urcu", not(any(loom, stillpoint_portable))))]
@@ -144,7 +147,10 @@ pub mod urcu {
     pub use crate::grace_period::engine::{Engine, ReaderSet};
     pub use crate::grace_period::stall::StallDetector;
     pub use crate::sync::ForkSafe;
-    pub use crate::sys::{futex_wait, futex_wait_shared, futex_wake, futex_wake_shared, now};
+    pub use crate::sync::native::{
+        AtomicPtr, AtomicU32, AtomicU64, Futex32, Mutex, MutexGuard, budget, fence, now, spin_loop,
+    };
+    pub use crate::sys::{futex_wait, futex_wake};
 }
 
 // The algorithms, for the models in `tests/loom/`: without the statics, thread-locals and public types above them.
@@ -181,8 +187,7 @@ pub mod srcu {
 }
 #[cfg(loom)]
 pub mod pointer;
-#[cfg(any(loom, stillpoint_mutants))]
-#[doc(hidden)]
+#[cfg(loom)]
 pub mod sync;
 
 #[cfg(doctest)]

@@ -21,7 +21,7 @@ mod memory;
 #[cfg(loom)]
 pub mod model;
 #[cfg(not(loom))]
-mod native;
+pub(crate) mod native;
 #[cfg(loom)]
 mod orderings;
 #[cfg(not(loom))]
@@ -101,17 +101,22 @@ pub const fn mutant(_name: &str) -> bool {
     false
 }
 
-/// Executes a statement, which the mutant of this name leaves out.
+/// Executes a statement, which the mutant of this name leaves out. For the packages of the repository.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! step {
     ($name:literal, $($statement:tt)+) => {
-        if !$crate::sync::mutant($name) {
+        if !$crate::mutant($name) {
             $($statement)+;
         }
     };
 }
 pub(crate) use step;
 
-/// Defines a function that is `const` on the machine; loom's atomics have no `const` constructors.
+/// Defines a function that is `const` on the machine; loom's atomics have no `const` constructors. For the packages of
+/// the repository.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! const_unless_loom {
     ($(#[$attr:meta])* $vis:vis fn $($rest:tt)*) => {
         #[cfg(not(loom))]

@@ -58,6 +58,7 @@ pub struct FutexWord<A>(A);
 
 /// A word of 64 bits. The kernel compares its low half.
 pub type Futex = FutexWord<AtomicU64>;
+/// A word of 32 bits.
 pub type Futex32 = FutexWord<AtomicU32>;
 
 impl<A> Deref for FutexWord<A> {
@@ -113,5 +114,17 @@ impl Futex32 {
     /// Wakes at most `count` threads. Returns their number.
     pub fn wake(&self, count: u32) -> usize {
         sys::futex_wake(&self.0, count, NonZeroU32::MAX)
+    }
+
+    /// [`wait`](Self::wait) for a word that code of other packages wakes.
+    #[cfg(all(feature = "_urcu", not(stillpoint_portable)))]
+    pub fn wait_shared(&self, expected: u32, until: Option<u64>) {
+        sys::futex_wait_shared(&self.0, expected, until);
+    }
+
+    /// [`wake`](Self::wake) for a word on which code of other packages sleeps.
+    #[cfg(all(feature = "_urcu", not(stillpoint_portable)))]
+    pub fn wake_shared(&self, count: u32) {
+        sys::futex_wake_shared(&self.0, count);
     }
 }
