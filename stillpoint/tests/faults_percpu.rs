@@ -206,16 +206,16 @@ impl Token {
     }
 }
 
-/// Pops and pushes tokens, singly or in batches.
+/// Pops and pushes some tokens.
 struct Exchange {
     pool: Pool<Token>,
     made: AtomicUsize,
-    batch: usize,
+    count: usize,
 }
 
 impl Exchange {
-    fn new(batch: usize) -> Self {
-        Self { pool: Pool::new(8), made: AtomicUsize::new(0), batch }
+    fn new(count: usize) -> Self {
+        Self { pool: Pool::new(8), made: AtomicUsize::new(0), count }
     }
 
     fn take(&self) -> Box<Token> {
@@ -236,23 +236,13 @@ impl Exchange {
 
 impl Operation for Exchange {
     fn run(&self) {
-        if self.batch == 1 {
-            let token = self.take();
-            token.give();
-            if let Err(token) = self.pool.push(token) {
-                self.refuse(token);
-            }
-            return;
-        }
         let mut tokens = Vec::new();
-        self.pool.pop_many(&mut tokens, self.batch);
-        tokens.iter().for_each(|token| Token::take(token));
-        while tokens.len() < self.batch {
+        while tokens.len() < self.count {
             tokens.push(self.take());
         }
         tokens.iter().for_each(|token| token.give());
-        self.pool.push_many(&mut tokens);
-        tokens.into_iter().for_each(|token| self.refuse(token));
+        let refused = tokens.into_iter().filter_map(|token| self.pool.push(token).err());
+        refused.for_each(|token| self.refuse(token));
     }
 
     fn check(&self, _times: u64) {
@@ -290,7 +280,7 @@ fn operations() -> [Box<dyn Operation>; 5] {
         Box::new(Add(Counter::new())),
         Box::new(Record(Histogram::new())),
         Box::new(Exchange::new(1)),
-        Box::new(Exchange::new(5)),
+        Box::new(Exchange::new(12)),
     ]
 }
 
@@ -661,11 +651,12 @@ fn drain_aborts_a_section_past_the_stop() {
         let mut met = 0;
         while met < 4000 && !other.is_finished() {
             let before = exchanges.load(Relaxed);
-            let mut tokens: Vec<_> = std::iter::from_fn(|| pool.pop()).collect();
+            let tokens: Vec<_> = std::iter::from_fn(|| pool.pop()).collect();
             tokens.iter().for_each(|token| token.take());
             tokens.iter().for_each(|token| token.give());
-            pool.push_many(&mut tokens);
-            assert!(tokens.is_empty(), "the pool has more tokens than before");
+            for token in tokens {
+                pool.push(token).expect("the pool has as many tokens as before");
+            }
             met += u32::from(exchanges.load(Relaxed) != before);
         }
     });

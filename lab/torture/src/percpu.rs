@@ -105,12 +105,12 @@ impl Containers {
     }
 
     fn exchange_many(&self) {
-        let mut tokens = Vec::with_capacity(8);
-        self.pool.pop_many(&mut tokens, fastrand::usize(1..8));
+        let pop = std::iter::from_fn(|| self.pool.pop());
+        let tokens: Vec<_> = pop.take(fastrand::usize(1..8)).collect();
         tokens.iter().for_each(|token| self.take(token));
         tokens.iter().for_each(|token| token.0.store(false, Release));
-        self.pool.push_many(&mut tokens);
-        self.done.pooled.fetch_sub(tokens.len() as u64, Relaxed);
+        let refused = tokens.into_iter().filter_map(|token| self.pool.push(token).err()).count();
+        self.done.pooled.fetch_sub(refused as u64, Relaxed);
     }
 
     /// Runs in signal handlers: the operations that never allocate.

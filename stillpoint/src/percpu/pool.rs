@@ -151,49 +151,6 @@ impl<T> Pool<T> {
         self.pop_slow().map(|word| unsafe { from_word(word) })
     }
 
-    /// Pushes objects from the end of `objects` until the pool has no room. Faster than single pushes.
-    pub fn push_many(&self, objects: &mut Vec<Box<T>>) {
-        while !objects.is_empty() {
-            let count = objects.len().min(BATCH);
-            let first = objects.len() - count;
-            let mut words = [0; BATCH];
-            for (word, object) in words.iter_mut().zip(objects.drain(first..)) {
-                *word = into_word(object);
-            }
-            let push = |offset| tries().find_map(|_| self.push_batch(offset, &words[..count]));
-            let stored = self.offset().and_then(push).unwrap_or(0);
-            // SAFETY: a batch is stored from its front; these were not stored, so they are still ours.
-            objects.extend(words[stored..count].iter().map(|&word| unsafe { from_word(word) }));
-            if stored < count {
-                let Some(object) = objects.pop() else { return };
-                if let Err(object) = self.push(object) {
-                    return objects.push(object);
-                }
-            }
-        }
-    }
-
-    /// Pops at most `most` objects and appends them to `objects`. Returns their number. Faster than single pops.
-    pub fn pop_many(&self, objects: &mut Vec<Box<T>>, most: usize) -> usize {
-        let before = objects.len();
-        while objects.len() - before < most {
-            let mut words = [0; BATCH];
-            let count = BATCH.min(most - (objects.len() - before));
-            let pop = |offset| tries().find_map(|_| self.pop_batch(offset, &mut words[..count]));
-            let popped = self.offset().and_then(pop).unwrap_or(0);
-            // SAFETY: removed, so ours alone (1).
-            objects.extend(words[..popped].iter().map(|&word| unsafe { from_word(word) }));
-            if popped == 0 {
-                // Takes from an overflow array and refills the local stack, or takes from another CPU.
-                match self.pop() {
-                    Some(object) => objects.push(object),
-                    None => break,
-                }
-            }
-        }
-        objects.len() - before
-    }
-
     /// Returns the number of objects in the pool; a snapshot while other threads use it.
     pub fn len(&self) -> usize {
         let local = |cpu: usize| self.areas[cpu].plain[LEN].load(Relaxed) as usize;
@@ -261,23 +218,18 @@ impl<T> Pool<T> {
         let Some(overflow) = self.lock_overflow(near) else { return };
         let mut words = [0; BATCH];
         let count = BATCH.min(overflow.room()).min(self.capacity.div_ceil(2));
-        if let Some(popped) = self.pop_batch(offset, &mut words[..count]) {
-            overflow.push(&words[..popped]);
+        let mut popped = 0;
+        for word in &mut words[..count] {
+            // SAFETY: as in `push_slow`.
+            match unsafe { rseq::pop(self.area_ref(offset)) } {
+                FAILED | NOTHING => break,
+                found => *word = found,
+            }
+            popped += 1;
         }
-    }
-
-    /// Pushes the first words to the local stack, as many as there is room for. Returns their number.
-    fn push_batch(&self, offset: isize, words: &[u64]) -> Option<usize> {
-        // SAFETY: as in `push_slow`.
-        let pushed = unsafe { rseq::push_batch(self.area_ref(offset), words.as_ptr(), words.len()) };
-        (pushed != FAILED).then_some(pushed as usize)
-    }
-
-    /// Pops words from the local stack. Returns their number.
-    fn pop_batch(&self, offset: isize, words: &mut [u64]) -> Option<usize> {
-        // SAFETY: as in `push_slow`; there is room for that many.
-        let popped = unsafe { rseq::pop_batch(self.area_ref(offset), words.as_mut_ptr(), words.len()) };
-        (popped != FAILED).then_some(popped as usize)
+        // Those that were pushed first, first.
+        words[..popped].reverse();
+        overflow.push(&words[..popped]);
     }
 
     #[cold]
@@ -315,7 +267,9 @@ impl<T> Pool<T> {
             let mut words = [0; BATCH];
             let count = overflow.pop(&mut words[..BATCH.min(self.capacity / 2)]);
             self.open_local();
-            let pushed = self.push_batch(offset, &words[..count]).unwrap_or(0);
+            // SAFETY: as in `push_slow`.
+            let push = |word: &&u64| unsafe { rseq::push(self.area_ref(offset), **word) } == Pushed::Done;
+            let pushed = words[..count].iter().take_while(push).count();
             overflow.push(&words[pushed..count]);
         }
         Some(word[0])

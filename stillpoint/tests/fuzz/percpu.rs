@@ -174,20 +174,10 @@ impl System for Containers {
                 while held.tokens.len() < count {
                     held.tokens.push(self.token());
                 }
-                let mut some = held.tokens.split_off(held.tokens.len() - count);
-                {
-                    let mut pooled = self.pooled();
-                    some.iter().for_each(|token| {
-                        assert!(pooled.insert(token.number), "a box is in the pool already")
-                    });
-                }
-                self.pool.push_many(&mut some);
-                let mut pooled = self.pooled();
-                some.iter().for_each(|token| assert!(pooled.remove(&token.number)));
-                drop(pooled);
-                let moved = count - some.len();
-                let all = some.is_empty();
-                held.tokens.append(&mut some);
+                let some = held.tokens.split_off(held.tokens.len() - count);
+                let refused: Vec<_> = some.into_iter().filter_map(|token| self.push(token).err()).collect();
+                let (moved, all) = (count - refused.len(), refused.is_empty());
+                held.tokens.extend(refused);
                 return Seen::Moved(moved, all);
             }
             Op::Pop => {
@@ -198,10 +188,9 @@ impl System for Containers {
                 return Seen::Moved(moved, moved == 1);
             }
             Op::PopMany(most) => {
-                let mut some = Vec::new();
-                let count = self.pool.pop_many(&mut some, most);
-                assert_eq!(count, some.len());
-                some.iter().for_each(|token| self.popped(token));
+                let pop = || self.pool.pop().inspect(|token| self.popped(token));
+                let some: Vec<_> = std::iter::from_fn(pop).take(most).collect();
+                let count = some.len();
                 held.keep(some);
                 return Seen::Moved(count, count == most);
             }

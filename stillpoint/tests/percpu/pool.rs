@@ -63,11 +63,11 @@ fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(
                 for round in 0..rounds {
                     match (round + thread) % 7 {
                         0 => {
-                            pool.pop_many(&mut mine, 5);
+                            mine.extend(std::iter::from_fn(|| pool.pop()).take(5));
                             mine.iter().for_each(|token| Token::take(token));
                             mine.iter().for_each(|token| token.give());
-                            while !mine.is_empty() {
-                                pool.push_many(&mut mine);
+                            while let Some(token) = mine.pop() {
+                                mine.extend(pool.push(token).err());
                             }
                         }
                         _ => {
@@ -173,12 +173,9 @@ fn full_pool_refuses_push() {
     }
     assert!(kept >= 10);
     assert_eq!(pool.len(), kept);
-    let mut more = vec![Box::new(1), Box::new(2)];
-    pool.push_many(&mut more);
-    assert_eq!(more.len(), 2, "no room for them either");
     assert!(pool.pop().is_some());
-    pool.push_many(&mut more);
-    assert_eq!(more.len(), 1, "room for one");
+    assert!(pool.push(Box::new(1)).is_ok());
+    assert!(pool.push(Box::new(2)).is_err(), "room for one");
     let pool = Pool::new(0);
     assert!(pool.push(Box::new(1)).is_err() && pool.pop().is_none());
 }
@@ -194,14 +191,9 @@ fn pop_returns_the_last_pushed() {
     for value in 0..8 {
         pool.push(Box::new(value)).expect("there is room");
     }
-    let mut values = Vec::new();
-    assert_eq!(pool.pop_many(&mut values, 3), 3);
-    assert!(values.iter().all(|value| **value >= 5), "{values:?}");
-    assert_eq!(pool.pop_many(&mut values, 100), 5);
-    assert_eq!(pool.pop_many(&mut values, 100), 0);
-    pool.push_many(&mut values);
-    assert!(values.is_empty());
-    assert_eq!(pool.len(), 8);
+    let values: Vec<_> = std::iter::from_fn(|| pool.pop()).collect();
+    assert!(values[..3].iter().all(|value| **value >= 5), "{values:?}");
+    assert_eq!((values.len(), pool.len()), (8, 0));
 }
 
 #[cfg(target_os = "linux")]

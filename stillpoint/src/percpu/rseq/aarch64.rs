@@ -75,26 +75,6 @@ macro_rules! add_to_word {
     };
 }
 
-/// The end of a section that moves `n` values: copies them, the last one first, and commits the length.
-macro_rules! copy_batch {
-    ($from:literal, $to:literal) => {
-        concat!(
-            "mov {i}, {n}\n",
-            "cbz {i}, 32f\n",
-            "31:\n",
-            "sub {i}, {i}, #1\n",
-            concat!("ldr {x}, [", $from, ", {i}, lsl #3]\n"),
-            concat!("str {x}, [", $to, ", {i}, lsl #3]\n"),
-            fault_point!(4),
-            "cbnz {i}, 31b\n",
-            "32:\n",
-            "add {t}, {t}, #8\n",
-            "stlr {len}, [{t}]\n",
-            end!("mov {n}, #-1\nb 9f", ""),
-        )
-    };
-}
-
 sections! {
     fn add(x) {
         add_to_word!(),
@@ -130,31 +110,5 @@ sections! {
         "add {t}, {t}, #8",
         "stlr {len}, [{t}]",
         end!(unless_mutant!(6, "mov {value}, #-1\nb 9f", "mov {value}, #0\nb 9f"), "mov {value}, #0"),
-    }
-
-    fn push_batch(x, len, slots, i) {
-        "ldr {len}, [{t}, #8]",
-        // As many as there is room for.
-        "ldr {n}, [{t}, #16]",
-        "sub {n}, {n}, {len}",
-        "cmp {n}, {count}",
-        "csel {n}, {n}, {count}, lo",
-        fault_point!(3),
-        "ldr {slots}, [{t}, #24]",
-        "add {slots}, {slots}, {len}, lsl #3",
-        "add {len}, {len}, {n}",
-        copy_batch!("{values}", "{slots}"),
-    }
-
-    fn pop_batch(x, len, slots, i) {
-        "ldr {len}, [{t}, #8]",
-        // As many as there are.
-        "cmp {len}, {count}",
-        "csel {n}, {len}, {count}, lo",
-        fault_point!(3),
-        "sub {len}, {len}, {n}",
-        "ldr {slots}, [{t}, #24]",
-        "add {slots}, {slots}, {len}, lsl #3",
-        copy_batch!("{slots}", "{values}"),
     }
 }

@@ -19,7 +19,7 @@
 //!    atomic words. A plain update and an atomic one of the same word could lose each other.
 //! 4. *There is nothing to undo.* Before its commit a section writes only registers, and memory that is not read unless
 //!    it commits.
-//! 5. *Sections end.* They have no unbounded loop, no call and no system call. An operation tries its section at most
+//! 5. *Sections end.* They have no loop, no call and no system call. An operation tries its section at most
 //!    [`TRIES`] times, because a debugger that single-steps interrupts every attempt, and then uses the fallback.
 //! 6. *A stopped area has one user.* Sections that take or give something read the area's stop word, and fail if it is
 //!    set. A thread that sets the word and then interrupts the sections of that CPU ([`super::remote`]) has the area to
@@ -39,7 +39,7 @@
 //!
 //! # Words of an area
 //!
-//! | plain word | local stack of a pool ([`push`], [`pop`], batches) |
+//! | plain word | local stack of a pool ([`push`], [`pop`]) |
 //! |---|---|
 //! | 0 | stop |
 //! | 1 | **length** |
@@ -91,7 +91,7 @@ pub mod registration;
 #[cfg(all(test, not(stillpoint_portable)))]
 mod tests;
 
-pub use arch::{add, add_open, pop, pop_batch, push, push_batch};
+pub use arch::{add, add_open, pop, push};
 pub use layout::{AreaRef, CounterRef, CpuArea, FAILED, NOTHING, Pushed, WIDTH, boxed, zeroed};
 
 /// How often an operation tries its section. Interrupts are milliseconds apart and sections take nanoseconds, so a

@@ -17,11 +17,3 @@ pub unsafe fn push(_: AreaRef, _: u64) -> Pushed {
 pub unsafe fn pop(_: AreaRef) -> u64 {
     FAILED
 }
-
-pub unsafe fn push_batch(_: AreaRef, _: *const u64, _: usize) -> u64 {
-    FAILED
-}
-
-pub unsafe fn pop_batch(_: AreaRef, _: *mut u64, _: usize) -> u64 {
-    FAILED
-}

@@ -82,28 +82,6 @@ macro_rules! add_to_word {
     };
 }
 
-/// The end of a section that moves `n` values: copies them, the last one first, and commits the length.
-macro_rules! copy_batch {
-    ($from:literal, $to:literal) => {
-        concat!(
-            "slli {i}, {n}, 3\n",
-            "beqz {i}, 32f\n",
-            "31:\n",
-            "addi {i}, {i}, -8\n",
-            concat!("add {x}, ", $from, ", {i}\n"),
-            "ld {y}, 0({x})\n",
-            concat!("add {x}, ", $to, ", {i}\n"),
-            "sd {y}, 0({x})\n",
-            fault_point!(4),
-            "bnez {i}, 31b\n",
-            "32:\n",
-            "fence rw, w\n",
-            "sd {len}, 8({t})\n",
-            end!("li {n}, -1\nj 9f", ""),
-        )
-    };
-}
-
 sections! {
     fn add(x) {
         add_to_word!(),
@@ -143,36 +121,5 @@ sections! {
         "fence rw, w",
         "sd {len}, 8({t})",
         end!(unless_mutant!(6, "li {value}, -1\nj 9f", "li {value}, 0\nj 9f"), "li {value}, 0"),
-    }
-
-    fn push_batch(x, y, len, slots, i) {
-        "ld {len}, 8({t})",
-        // As many as there is room for.
-        "ld {n}, 16({t})",
-        "sub {n}, {n}, {len}",
-        "bltu {n}, {count}, 33f",
-        "mv {n}, {count}",
-        "33:",
-        fault_point!(3),
-        "ld {slots}, 24({t})",
-        "slli {x}, {len}, 3",
-        "add {slots}, {slots}, {x}",
-        "add {len}, {len}, {n}",
-        copy_batch!("{values}", "{slots}"),
-    }
-
-    fn pop_batch(x, y, len, slots, i) {
-        "ld {len}, 8({t})",
-        // As many as there are.
-        "mv {n}, {len}",
-        "bltu {n}, {count}, 33f",
-        "mv {n}, {count}",
-        "33:",
-        fault_point!(3),
-        "sub {len}, {len}, {n}",
-        "ld {slots}, 24({t})",
-        "slli {x}, {len}, 3",
-        "add {slots}, {slots}, {x}",
-        copy_batch!("{slots}", "{values}"),
     }
 }

@@ -140,30 +140,6 @@ macro_rules! section {
             value
         }
     };
-    (push_batch, $($body:tt)*) => {
-        /// Pushes the first of `count` values, as many as there is room for. Returns how many.
-        #[inline(always)]
-        pub unsafe fn push_batch(target: AreaRef, values: *const u64, count: usize) -> u64 {
-            let pushed: u64;
-            area_section!(target, $($body)*, [n = out(reg) pushed,], [
-                values = in(reg) values,
-                count = in(reg) count,
-            ]);
-            pushed
-        }
-    };
-    (pop_batch, $($body:tt)*) => {
-        /// Pops at most `count` values to `values`, in the order in which they were pushed. Returns how many.
-        #[inline(always)]
-        pub unsafe fn pop_batch(target: AreaRef, values: *mut u64, count: usize) -> u64 {
-            let popped: u64;
-            area_section!(target, $($body)*, [n = out(reg) popped,], [
-                values = in(reg) values,
-                count = in(reg) count,
-            ]);
-            popped
-        }
-    };
 }
 
 /// A section that adds to a counter. The function returns `false` if the section failed.

@@ -25,7 +25,6 @@ fn sections_compute_their_results() {
     let mut area = [0; 4];
     let target = AreaRef::of(&areas, set_cpu(&mut area, cpu as i32));
     let counter = CounterRef { offset: target.offset, word: areas[0].plain[7].as_ptr() };
-    let mut popped = [0; 4];
     // SAFETY: the offset belongs to `area`, and the areas have the slots that they say.
     unsafe {
         assert!(add(counter, 5) && add(counter, 6));
@@ -44,13 +43,9 @@ fn sections_compute_their_results() {
         address.store(slots.as_ptr().expose_provenance() as u64, Relaxed);
         assert_eq!(pop(target), NOTHING);
         assert_eq!(push(target, 10), Pushed::Done);
-        assert_eq!(push_batch(target, [11, 12].as_ptr(), 2), 2);
-        assert_eq!(push_batch(target, [].as_ptr(), 0), 0);
-        assert_eq!(push_batch(target, [13, 14, 15, 16].as_ptr(), 4), 3);
+        (11..16).for_each(|value| assert_eq!(push(target, value), Pushed::Done));
         assert_eq!(push(target, 17), Pushed::Full);
-        assert_eq!(pop(target), 15);
-        assert_eq!((pop_batch(target, popped.as_mut_ptr(), 2), popped), (2, [13, 14, 0, 0]));
-        assert_eq!((pop_batch(target, popped.as_mut_ptr(), 4), popped), (3, [10, 11, 12, 0]));
+        (10..16).rev().for_each(|value| assert_eq!(pop(target), value));
         assert_eq!(len.load(Relaxed), 0);
 
         stop.store(1, Relaxed);
@@ -59,8 +54,6 @@ fn sections_compute_their_results() {
             assert_eq!(add(counter, 1), cpu >= 0, "sections of `add` do not stop");
             assert!(cpu >= 0 || !add_open(counter, &0, 1));
             assert_eq!((push(target, 1), pop(target)), (Pushed::Failed, FAILED));
-            assert_eq!(push_batch(target, [1].as_ptr(), 1), FAILED);
-            assert_eq!(pop_batch(target, popped.as_mut_ptr(), 1), FAILED);
             stop.store(0, Relaxed);
         }
     }

@@ -86,27 +86,6 @@ macro_rules! add_to_word {
     };
 }
 
-/// The end of a section that moves `n` values: copies them, the last one first, and commits the length.
-macro_rules! copy_batch {
-    ($from:literal, $to:literal) => {
-        concat!(
-            "mov {i}, {n}\n",
-            "sub {i}, 1\n",
-            "jb 12f\n",
-            "31:\n",
-            concat!("mov {x}, qword ptr [", $from, " + 8 * {i}]\n"),
-            concat!("mov qword ptr [", $to, " + 8 * {i}], {x}\n"),
-            fault_point!(4),
-            "sub {i}, 1\n",
-            "jae 31b\n",
-            "12:\n",
-            "mov qword ptr [{t} + 8], {len}\n",
-            end!("mov {n}, -1\njmp 30f"),
-            "30:",
-        )
-    };
-}
-
 sections! {
     fn add(x) {
         add_to_word!(),
@@ -143,32 +122,5 @@ sections! {
         end!(unless_mutant!(6, "mov {value}, -1\njmp 30f", "xor {value:e}, {value:e}\njmp 30f")),
         leave!("xor {value:e}, {value:e}\njmp 30f"),
         "30:",
-    }
-
-    fn push_batch(len, slots, i, x) {
-        "mov {len}, qword ptr [{t} + 8]",
-        // As many as there is room for.
-        "mov {n}, qword ptr [{t} + 16]",
-        "sub {n}, {len}",
-        "cmp {n}, {count}",
-        "cmova {n}, {count}",
-        fault_point!(3),
-        "mov {slots}, qword ptr [{t} + 24]",
-        "lea {slots}, [{slots} + 8 * {len}]",
-        "add {len}, {n}",
-        copy_batch!("{values}", "{slots}"),
-    }
-
-    fn pop_batch(len, slots, i, x) {
-        "mov {len}, qword ptr [{t} + 8]",
-        // As many as there are.
-        "mov {n}, {len}",
-        "cmp {n}, {count}",
-        "cmova {n}, {count}",
-        fault_point!(3),
-        "sub {len}, {n}",
-        "mov {slots}, qword ptr [{t} + 24]",
-        "lea {slots}, [{slots} + 8 * {len}]",
-        copy_batch!("{slots}", "{values}"),
     }
 }
