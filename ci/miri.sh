@@ -95,7 +95,7 @@ MIRIFLAGS="$flags -Zmiri-env-set=STILLPOINT_TEST_CHILD=1" run stillpoint percpu 
     --skip words_of_many --skip while_threads_migrate --skip registered_and_unregistered
 echo "-- with threads of the library"
 export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
-run stillpoint rcu atomic:: pointer:: unchecked:: callbacks::barrier_panics callbacks::barrier_with \
+run stillpoint rcu atomic:: pointer:: unchecked:: barriers::barrier_panics barriers::barrier_with \
     callbacks::callback_may --skip raw_pointer_needs_no_allocation
 run stillpoint qsbr handle::callback_waits handle::grace_period_waits handle::late_handle
 run stillpoint srcu guard::clones_are_handles guard::dropped_task

@@ -2,10 +2,9 @@
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier, RwLock};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 use std::{io, mem, ptr, thread};
 
@@ -13,6 +12,7 @@ use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu, RcuDomain};
 use stillpoint::{TakeBack, fence};
 use support::fork::{await_child, exit, fork, in_child, is_alone};
+use support::futures::{block_on, poll};
 use support::time_limit::repetitions;
 use support::tracked::Tracked;
 use support::until::until;
@@ -46,26 +46,6 @@ impl SharedCounts {
             assert_eq!(times.load(Acquire), 1, "number {index} of {count}");
         }
     }
-}
-
-/// A minimal executor.
-fn block_on(mut future: impl Future<Output = ()> + Unpin) {
-    struct Unpark(thread::Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    let waker = Arc::new(Unpark(thread::current())).into();
-    while poll(&mut future, &waker).is_pending() {
-        thread::park();
-    }
-}
-
-fn poll(future: &mut (impl Future<Output = ()> + Unpin), waker: &Waker) -> Poll<()> {
-    Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
 /// Uses everything once, outside sections.

@@ -1,10 +1,8 @@
 //! Pointers whose clones are counted on each CPU.
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +11,7 @@ use stillpoint::percpu::{Arc, ArcOwner, IntoInner, Weak};
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork;
+use support::futures::poll;
 use support::variants::in_each_variant;
 
 /// Counts its drops, which follow all uses.
@@ -101,12 +100,11 @@ fn into_inner_is_a_future() {
     let owner = ArcOwner::new(vec![1, 2]);
     let clone = ArcOwner::share(&owner);
     let mut future = ArcOwner::into_inner(owner);
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(Pin::new(&mut future).poll(&mut context).is_pending());
+    assert!(poll(&mut future, Waker::noop()).is_pending());
     assert_eq!(*clone.clone(), [1, 2]);
     thread::spawn(move || drop(clone)).join().unwrap();
-    assert_eq!(Pin::new(&mut future).poll(&mut context), Poll::Ready(vec![1, 2]));
-    let again = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut context)));
+    assert_eq!(poll(&mut future, Waker::noop()), Poll::Ready(vec![1, 2]));
+    let again = catch_unwind(AssertUnwindSafe(|| poll(&mut future, Waker::noop())));
     assert!(again.is_err(), "the value is given once");
 }
 
@@ -129,7 +127,7 @@ fn dropped_into_inner_leaves_the_value_to_the_last_clone() {
         let wakes = std::sync::Arc::new(Unused);
         if polled {
             let waker = Waker::from(wakes.clone());
-            assert!(Pin::new(&mut inner).poll(&mut Context::from_waker(&waker)).is_pending());
+            assert!(poll(&mut inner, &waker).is_pending());
         }
         drop(inner);
         assert_eq!(std::sync::Arc::strong_count(&wakes), 1, "the waker is gone");

@@ -1,11 +1,10 @@
 //! Counts that find out when they are zero.
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Barrier, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -14,20 +13,11 @@ use stillpoint::percpu::{RefCount, Zero};
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork;
+use support::futures::{Wakes, poll};
 use support::panics::message;
 #[cfg(target_os = "linux")]
 use support::rseq;
 use support::variants::in_each_variant;
-
-/// Counts its wake-ups.
-#[derive(Default)]
-struct Wakes(AtomicU64);
-
-impl Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Relaxed);
-    }
-}
 
 fn panic_of(f: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
@@ -212,14 +202,12 @@ fn waits_and_futures_end_after_the_last_put() {
     let _running = deadline();
     let (is_put, count) = (AtomicBool::new(false), RefCount::new());
     let reference = count.try_enter().expect("it is alive");
-    let wakes = [(); 2].map(|()| Arc::new(Wakes::default()));
-    let wakers = wakes.clone().map(Waker::from);
-    let mut future = pin!(count.zero());
-    for waker in &wakers {
-        assert_eq!(future.as_mut().poll(&mut Context::from_waker(waker)), Poll::Pending);
+    let ([first, second], mut future) = ([(); 2].map(|()| Wakes::new()), Box::pin(count.zero()));
+    for (_, waker) in [&first, &second] {
+        assert_eq!(poll(&mut future, waker), Poll::Pending);
     }
     let mut dropped = Box::pin(count.zero());
-    assert_eq!(dropped.as_mut().poll(&mut Context::from_waker(&wakers[0])), Poll::Pending);
+    assert_eq!(poll(&mut dropped, &first.1), Poll::Pending);
     drop(dropped);
     count.kill();
     thread::scope(|scope| {
@@ -231,8 +219,8 @@ fn waits_and_futures_end_after_the_last_put() {
         drop(reference);
     });
     // The last waker of a future that exists.
-    assert_eq!(wakes.map(|wakes| wakes.0.load(Relaxed)), [0, 1]);
-    assert_eq!(future.poll(&mut Context::from_waker(&wakers[1])), Poll::Ready(()));
+    assert_eq!((first.0.get(), second.0.get()), (0, 1));
+    assert_eq!(poll(&mut future, &second.1), Poll::Ready(()));
 }
 
 /// Drops a future of the same count when it is called, or dropped itself.
@@ -249,24 +237,22 @@ fn wakers_run_outside_of_locks() {
     let _running = deadline();
     let count: &RefCount = Box::leak(Box::new(RefCount::new()));
     count.get();
-    let poll = |future: &mut Pin<Box<Zero<'_>>>, waker: &Waker| {
-        assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
-    };
+    let pending = |future: &mut Pin<Box<Zero<'_>>>, waker: &Waker| assert!(poll(future, waker).is_pending());
     let hostile = || {
         let mut future = Box::pin(count.zero());
-        poll(&mut future, Waker::noop());
+        pending(&mut future, Waker::noop());
         Waker::from(Arc::new(Hostile(Mutex::new(Some(future)))))
     };
     let (mut dropped, mut woken) = (Box::pin(count.zero()), Box::pin(count.zero()));
     for future in [&mut dropped, &mut woken] {
-        poll(future, &hostile());
+        pending(future, &hostile());
         // The first waker is dropped.
-        poll(future, &hostile());
+        pending(future, &hostile());
     }
     drop(dropped);
     count.kill();
     count.put();
-    assert!(woken.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert!(poll(&mut woken, Waker::noop()).is_ready());
 }
 
 #[test]
@@ -333,14 +319,13 @@ fn fork_child_kills_its_copy() {
     let count = RefCount::new();
     count.get();
     let mut future = Box::pin(count.zero());
-    let mut context = Context::from_waker(Waker::noop());
-    assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
+    assert_eq!(poll(&mut future, Waker::noop()), Poll::Pending);
     fork::in_child(|| {
-        assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
+        assert_eq!(poll(&mut future, Waker::noop()), Poll::Pending);
         assert!(count.kill() && !count.is_zero());
         count.put();
         assert!(count.is_zero());
-        assert_eq!(future.as_mut().poll(&mut context), Poll::Ready(()));
+        assert_eq!(poll(&mut future, Waker::noop()), Poll::Ready(()));
     });
     drop(future);
     assert!(!count.is_killed());
@@ -356,25 +341,24 @@ fn fork_child_of_a_child_wakes_each_future() {
         return;
     }
     let count = RefCount::new();
-    let [first, second, third] = [(); 3].map(|()| Arc::new(Wakes::default()));
-    let poll = |wakes: &Arc<Wakes>| {
-        let waker = Waker::from(wakes.clone());
+    let [first, second, third] = [(); 3].map(|()| Wakes::new());
+    let pending = |(_, waker): &(Arc<Wakes>, Waker)| {
         let mut future = Box::pin(count.zero());
-        assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
-        (future, waker)
+        assert_eq!(poll(&mut future, waker), Poll::Pending);
+        future
     };
     // Of two futures of the parent, the child polls one.
-    let (mut inherited, _) = poll(&first);
-    let _left = poll(&first);
+    let mut inherited = pending(&first);
+    let _left = pending(&first);
     fork::in_child(|| {
-        let (mut of_the_child, waker) = poll(&second);
+        let mut of_the_child = pending(&second);
         fork::in_child(|| {
-            let _new = poll(&third);
+            let _new = pending(&third);
             for future in [&mut of_the_child, &mut inherited] {
-                assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+                assert_eq!(poll(future, &second.1), Poll::Pending);
             }
             assert!(count.kill());
-            assert_eq!([&first, &second, &third].map(|wakes| wakes.0.load(Relaxed)), [0, 2, 1]);
+            assert_eq!([&first, &second, &third].map(|(wakes, _)| wakes.get()), [0, 2, 1]);
         });
     });
 }
@@ -390,12 +374,11 @@ fn fork_child_finds_the_locks_of_other_threads_free() {
         let counts = [const { RefCount::new() }; 128];
         counts.iter().for_each(RefCount::get);
         let mut futures = counts.each_ref().map(RefCount::zero);
-        let context = &mut Context::from_waker(Waker::noop());
-        futures.iter_mut().for_each(|future| assert!(pin!(future).poll(context).is_pending()));
+        futures.iter_mut().for_each(|future| assert!(poll(future, Waker::noop()).is_pending()));
         if kill {
             counts.iter().for_each(|count| assert!(count.kill() && !count.is_zero()));
             counts.iter().for_each(RefCount::put);
-            futures.iter_mut().for_each(|future| assert!(pin!(future).poll(context).is_ready()));
+            futures.iter_mut().for_each(|future| assert!(poll(future, Waker::noop()).is_ready()));
         }
     };
     let stop = AtomicBool::new(false);

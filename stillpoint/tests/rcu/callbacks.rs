@@ -1,42 +1,26 @@
-//! Callbacks run once, in order, after the sections that were open, whatever they do. The backlog is bounded, and an
-//! idle worker sleeps.
+//! Callbacks run once, in order, after the sections that were open, whatever they do.
 
 use std::cell::RefCell;
-use std::future::Future;
-use std::panic::catch_unwind;
-use std::pin::pin;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::task::{Context, Wake, Waker};
-use std::thread::ThreadId;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::task::Waker;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, mem, thread};
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::{DeferOptions, Limits, RcuDomain};
+use stillpoint::rcu::{DeferOptions, Limits};
 use stillpoint::srcu;
 use support::callbacks::{LAZY, counter};
 use support::child;
 use support::deadline::deadline;
-use support::panics::message;
+#[cfg(target_os = "linux")]
+use support::futures::poll;
 #[cfg(target_os = "linux")]
 use support::threads::deny_threads;
 use support::time_limit::repetitions;
 use support::tracked::Tracked;
 use support::until::until;
-
-/// Returns a waker that counts.
-fn counting_waker() -> (Arc<AtomicUsize>, Waker) {
-    struct Counting(Arc<AtomicUsize>);
-    impl Wake for Counting {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, AcqRel);
-        }
-    }
-    let wakes = Arc::new(AtomicUsize::new(0));
-    (Arc::clone(&wakes), Arc::new(Counting(wakes)).into())
-}
 
 #[test]
 fn callbacks_of_a_thread_run_in_order_before_barrier() {
@@ -222,111 +206,6 @@ fn callback_panic_is_reported_with_domain_and_type() {
 }
 
 #[test]
-fn barrier_panics_where_it_would_deadlock() {
-    stillpoint::domain! { struct Own; }
-    stillpoint::domain! { struct Other; }
-    let _running = deadline();
-    Own.call(|| ());
-    let guard = Own::enter();
-    let panic = catch_unwind(|| Own.barrier()).expect_err("inside a section");
-    assert!(
-        message(&*panic).starts_with("barrier() inside a read-side critical section"),
-        "{}",
-        message(&*panic)
-    );
-    Other.barrier();
-    drop(guard);
-    let said = Arc::new(Mutex::new(String::new()));
-    let says = Arc::clone(&said);
-    Own.call(move || {
-        let panic = catch_unwind(|| Own.barrier()).expect_err("inside a callback");
-        *says.lock().expect("no panic") = message(&*panic).to_owned();
-    });
-    Own.barrier();
-    assert!(said.lock().expect("no panic").starts_with("barrier() inside a callback"));
-}
-
-#[test]
-fn barrier_in_a_nested_callback_of_its_domain_panics() {
-    stillpoint::domain! { struct Outer; }
-    stillpoint::domain! { struct Inner; }
-    /// Calls `barrier` of the outer domain, if a callback of that runs on this thread.
-    struct Asks(ThreadId, Arc<Mutex<Option<String>>>);
-    impl Drop for Asks {
-        fn drop(&mut self) {
-            if thread::current().id() == self.0 {
-                let panic = catch_unwind(|| Outer.barrier()).expect_err("inside a callback");
-                *self.1.lock().expect("no panic") = Some(message(&*panic).to_owned());
-            }
-        }
-    }
-    let _running = deadline();
-    let said = Arc::new(Mutex::new(None));
-    let has_said = |said: &Mutex<Option<_>>| said.lock().expect("no panic").is_some();
-    // The inner domain's worker has no time for them: the retiring thread itself drops some.
-    let (says, is_busy, busy) = (Arc::clone(&said), Arc::new(AtomicBool::new(false)), Arc::clone(&said));
-    let begins = Arc::clone(&is_busy);
-    Inner.call(move || {
-        begins.store(true, Relaxed);
-        until(|| has_said(&busy));
-    });
-    until(|| is_busy.load(Relaxed));
-    Outer.call(move || {
-        until(|| {
-            let asks = Asks(thread::current().id(), Arc::clone(&says));
-            Inner.retire_with(Box::new(asks), DeferOptions::new().run_on_retiring_thread());
-            has_said(&says)
-        });
-    });
-    Outer.barrier();
-    Inner.barrier();
-    let said = said.lock().expect("no panic").take().expect("the callback has run");
-    assert!(said.starts_with("barrier() inside a callback"), "{said}");
-}
-
-#[test]
-fn barrier_with_nothing_left_returns_beside_a_leaked_guard() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    let (calls, call) = counter();
-    Own.call(call);
-    Own.barrier();
-    thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
-    Own.barrier();
-    assert_eq!(calls.load(Acquire), 1);
-}
-
-#[test]
-fn futures_of_barriers_are_woken_once_after_all_callbacks_before_them() {
-    stillpoint::domain! { struct Own; }
-    const FUTURES: usize = 1000;
-    let _running = deadline();
-    let (calls, call) = counter();
-    let (wakes, waker) = counting_waker();
-    let context = &mut Context::from_waker(&waker);
-    assert!(pin!(Own.barrier_async()).poll(context).is_ready(), "nothing was deferred");
-    let (release, is_released) = mpsc::channel();
-    Own.call(move || is_released.recv().expect("it is sent"));
-    let mut futures: Vec<_> = (0..FUTURES).map(|_| Box::pin(Own.barrier_async())).collect();
-    for future in &mut futures {
-        Own.call_with(call, LAZY);
-        assert!(future.as_mut().poll(context).is_pending());
-    }
-    // Polled again, it is one future still; dropped, it is none.
-    assert!(futures[0].as_mut().poll(context).is_pending());
-    drop(futures.pop());
-    assert_eq!((calls.load(Acquire), wakes.load(Acquire)), (0, 0));
-    release.send(()).expect("the callback waits");
-    until(|| wakes.load(Acquire) == FUTURES - 1);
-    assert_eq!(calls.load(Acquire), FUTURES);
-    // The first is served before later callbacks run.
-    Own.call(call);
-    futures.iter_mut().for_each(|future| assert!(future.as_mut().poll(context).is_ready()));
-    Own.barrier();
-    assert_eq!(wakes.load(Acquire), FUTURES - 1);
-}
-
-#[test]
 fn lazy_callbacks_run_with_urgent_ones() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
@@ -368,103 +247,6 @@ fn lazy_callbacks_run_after_ten_seconds() {
     Own.call_with(call, LAZY);
     until(|| calls.load(Acquire) == 1);
     assert!(start.elapsed() >= Duration::from_secs(9));
-}
-
-#[test]
-fn callers_outside_sections_are_throttled() {
-    stillpoint::domain! { struct Own; }
-    const LIMIT: u64 = 1000;
-    let _running = deadline();
-    let (calls, call) = counter();
-    Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
-    let (inside, stop) = (Barrier::new(2), AtomicBool::new(false));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let guard = Own::enter();
-            inside.wait();
-            until(|| stop.load(Acquire));
-            drop(guard);
-        });
-        inside.wait();
-        let writer = scope.spawn(|| (0..5 * LIMIT).for_each(|_| Own.call(call)));
-        let mut stats = Own.stats();
-        until(|| {
-            stats = Own.stats();
-            stats.limit_waits != 0
-        });
-        // The writer notices after a block.
-        assert!(stats.queued <= LIMIT + 64, "{stats}");
-        // Inside a section it is only counted.
-        let guard = Own::enter();
-        (0..5 * LIMIT).for_each(|_| Own.call(call));
-        assert!(Own.stats().queued >= 5 * LIMIT);
-        drop(guard);
-        assert_eq!(calls.load(Acquire), 0);
-        stop.store(true, Release);
-        writer.join().expect("no panic");
-    });
-    Own.barrier();
-    assert_eq!(calls.load(Acquire) as u64, 10 * LIMIT);
-}
-
-#[test]
-fn stalled_reader_keeps_a_writer_under_the_byte_limit() {
-    stillpoint::domain! { struct Own; }
-    const SIZE: usize = 10_000;
-    const LIMIT: u64 = 4 << 20;
-    static WAITING: AtomicUsize = AtomicUsize::new(0);
-    static PEAK: AtomicUsize = AtomicUsize::new(0);
-    struct Block(#[expect(dead_code, reason = "takes room")] [u8; SIZE]);
-    impl Block {
-        fn new() -> Box<Self> {
-            PEAK.fetch_max(WAITING.fetch_add(SIZE, Relaxed) + SIZE, Relaxed);
-            Box::new(Self([1; SIZE]))
-        }
-    }
-    impl Drop for Block {
-        fn drop(&mut self) {
-            WAITING.fetch_sub(SIZE, Relaxed);
-        }
-    }
-    let _running = deadline();
-    Own.set_limits(Limits { bytes: LIMIT, ..Limits::default() });
-    // Where threads wait for a CPU for ten seconds, a writer overruns the limit.
-    until(|| {
-        let (stop, before) = (AtomicBool::new(false), Own.stats().limit_overruns);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                // Stalls until it throttles the writers, a few times.
-                for _ in 0..20 {
-                    let (guard, waits) = (Own::enter(), Own.stats().limit_waits);
-                    // A value's bytes on the heap are unknown, and count after a long grace period.
-                    until(|| {
-                        let stats = Own.stats();
-                        stats.queued_bytes > LIMIT || stats.limit_waits != waits
-                    });
-                    drop(guard);
-                }
-                let guard = Own::enter();
-                until(|| Own.stats().limit_waits != 0);
-                drop(guard);
-                stop.store(true, Release);
-            });
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while !stop.load(Acquire) {
-                        Own.retire(Block::new());
-                    }
-                });
-            }
-        });
-        Own.barrier();
-        assert_eq!(WAITING.load(Relaxed), 0);
-        let peak = PEAK.swap(0, Relaxed);
-        let is_in_time = Own.stats().limit_overruns == before;
-        // Each of the two may exceed the limit by an unreported block and one value.
-        let bound = LIMIT as usize + 2 * ((64 << 10) + 2 * SIZE);
-        assert!(peak <= bound || !is_in_time, "{peak} bytes waited, more than {bound}");
-        is_in_time
-    });
 }
 
 #[test]
@@ -524,7 +306,7 @@ fn callbacks_run_without_worker_threads() {
     assert_eq!(calls.load(Acquire), 20_000);
     assert!(Own.stats().limit_overruns >= 10);
     // The thread that polls is the worker.
-    assert!(pin!(Own.barrier_async()).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert!(poll(&mut Own.barrier_async(), Waker::noop()).is_ready());
     assert_eq!(calls.load(Acquire), 20_000 + 20 * LIMIT as usize);
     // Callbacks that wait and that defer run in the caller's own thread.
     Own.call(move || {
@@ -534,66 +316,6 @@ fn callbacks_run_without_worker_threads() {
     Own.barrier();
     Own.barrier();
     assert_eq!(calls.load(Acquire), 20_001 + 20 * LIMIT as usize);
-}
-
-/// Returns the states and context-switch counts of the existing workers.
-fn switches() -> Vec<String> {
-    let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
-    let status = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
-    let workers = status.filter(|status| status.contains("stillpoint-rcu"));
-    let counts = |status: String| {
-        status.lines().filter(|line| line.contains("ctxt") || line.starts_with("State")).collect::<String>()
-    };
-    workers.map(counts).collect()
-}
-
-/// Returns `true` if there is one worker, which sleeps for `time`.
-fn are_idle_for(time: Duration) -> bool {
-    let (before, start) = (switches(), Instant::now());
-    // A worker that starts has no name yet.
-    if before.len() != 1 {
-        return false;
-    }
-    while start.elapsed() < time {
-        thread::park_timeout(time);
-    }
-    // A runnable worker would change later.
-    switches() == before && before[0].contains("(sleeping)")
-}
-
-/// Runs an urgent and a lazy callback. Then one idle worker is left, sooner or later.
-fn work<D: RcuDomain>() {
-    let (calls, call) = counter();
-    D::INSTANCE.call(call);
-    until(|| calls.load(Acquire) == 1);
-    D::INSTANCE.call_with(call, LAZY);
-    D::INSTANCE.barrier();
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn worker_of_an_idle_process_is_not_woken() {
-    if child::variant().is_none() {
-        return child::run(worker_of_an_idle_process_is_not_woken, "", None);
-    }
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    work::<Own>();
-    until(|| are_idle_for(Duration::from_secs(2)));
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-#[ignore = "takes ten seconds"]
-fn worker_of_an_idle_process_sleeps_ten_seconds() {
-    if child::variant().is_none() {
-        let test = worker_of_an_idle_process_sleeps_ten_seconds;
-        return child::run(test, "", None);
-    }
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    work::<Own>();
-    until(|| are_idle_for(Duration::from_secs(10)));
 }
 
 #[test]

@@ -1,20 +1,19 @@
-//! Grace-period cookies: polled, waited for with and without a timeout, started, awaited.
+//! Grace-period cookies: polled, waited for with and without a timeout, started.
 
 use std::collections::HashSet;
 use std::mem;
 use std::panic::catch_unwind;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Barrier};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::{Elapse, GracePeriod, Rcu, RcuDomain};
+use stillpoint::rcu::{GracePeriod, Rcu, RcuDomain};
 use support::child;
 use support::deadline::deadline;
+use support::futures::{block_on, poll};
 use support::panics::message;
 #[cfg(target_os = "linux")]
 use support::threads::deny_threads;
@@ -23,67 +22,6 @@ use support::until::until;
 use support::waiting::waiting_synchronize;
 
 const INSIDE: &str = " inside a read-side critical section of the same domain";
-
-/// Counts its calls.
-#[derive(Debug, Default)]
-struct Count(AtomicUsize);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Release);
-    }
-}
-
-impl Count {
-    fn new() -> (Arc<Self>, Waker) {
-        let count = Arc::<Self>::default();
-        (count.clone(), count.into())
-    }
-
-    fn get(&self) -> usize {
-        self.0.load(Acquire)
-    }
-}
-
-fn poll(future: &mut (impl Future<Output = ()> + Unpin), waker: &Waker) -> Poll<()> {
-    Pin::new(future).poll(&mut Context::from_waker(waker))
-}
-
-/// A minimal executor, which polls only when it is woken.
-fn block_on(future: impl IntoFuture<Output = (), IntoFuture: Unpin>) {
-    struct Unpark(thread::Thread, AtomicBool);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.1.store(true, Release);
-            self.0.unpark();
-        }
-    }
-
-    let woken = Arc::new(Unpark(thread::current(), AtomicBool::new(false)));
-    let mut future = future.into_future();
-    while poll(&mut future, &woken.clone().into()).is_pending() {
-        while !woken.1.swap(false, Acquire) {
-            thread::park();
-        }
-    }
-}
-
-/// Runs `body` while another thread is inside a section, which ends when the sender is dropped.
-fn beside_a_section<D: RcuDomain>(body: impl FnOnce(Sender<()>)) {
-    let inside = &Barrier::new(2);
-    let (section, ended) = mpsc::channel();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let guard = D::enter();
-            inside.wait();
-            let _ = ended.recv();
-            drop(guard);
-        });
-        inside.wait();
-        body(section);
-    });
-}
 
 /// All ways to wait.
 fn wait_modes<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
@@ -273,155 +211,6 @@ fn cookie_does_not_elapse_after_exit_inside_a_section() {
 }
 
 #[test]
-fn futures_share_grace_periods() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    beside_a_section::<Own>(|section| {
-        let (count, waker) = Count::new();
-        let mut futures: Vec<_> =
-            (0..repetitions(1000)).map(|_| GracePeriod::now_in(Own).into_future()).collect();
-        assert!(futures.iter_mut().all(|future| poll(future, &waker).is_pending()));
-        assert_eq!(count.get(), 0);
-        drop(section);
-        until(|| count.get() == futures.len());
-        assert!(futures.iter_mut().all(|future| poll(future, &waker).is_ready()));
-    });
-    assert!(Own.stats().grace_periods <= 2, "{:?}", Own.stats());
-}
-
-#[test]
-fn late_polled_future_is_woken_by_its_own_grace_period() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    beside_a_section::<Own>(|first_section| {
-        let early = GracePeriod::now_in(Own);
-        let writer = waiting_synchronize::<Own>();
-        let late = GracePeriod::now_in(Own);
-        assert!(early < late);
-        let ((of_early, early_waker), (of_late, late_waker)) = (Count::new(), Count::new());
-        let (mut early, mut late) = (early.into_future(), late.into_future());
-        // The poller waits for the later cookie before the earlier one is polled.
-        assert!(poll(&mut late, &late_waker).is_pending());
-        until(|| Own.stats().callers == 2);
-        assert!(poll(&mut early, &early_waker).is_pending());
-        beside_a_section::<Own>(|second_section| {
-            drop(first_section);
-            writer.join().expect("the grace period ends");
-            until(|| of_early.get() == 1);
-            assert_eq!(of_late.get(), 0);
-            drop(second_section);
-        });
-        until(|| of_late.get() == 1);
-        assert_eq!(of_early.get(), 1);
-        assert!(poll(&mut early, &early_waker).is_ready() && poll(&mut late, &late_waker).is_ready());
-    });
-}
-
-#[test]
-fn only_the_waker_of_the_last_poll_is_called() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    beside_a_section::<Own>(|section| {
-        let (first, waker) = Count::new();
-        let mut future = GracePeriod::now_in(Own).into_future();
-        assert!(poll(&mut future, &waker).is_pending());
-        drop(waker);
-        assert_eq!(Arc::strong_count(&first), 2);
-        let (second, waker) = Count::new();
-        for _ in 0..3 {
-            assert!(poll(&mut future, &waker).is_pending());
-        }
-        assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 3));
-        drop(section);
-        until(|| second.get() == 1);
-        assert_eq!(first.get(), 0);
-        assert!(poll(&mut future, &waker).is_ready());
-        assert!(poll(&mut future, &waker).is_ready());
-    });
-}
-
-#[test]
-fn dropped_future_leaves_no_waker_behind() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    beside_a_section::<Own>(|section| {
-        let ((dropped, of_dropped), (kept, of_kept)) = (Count::new(), Count::new());
-        let readers = GracePeriod::now_in(Own);
-        let mut keep: Vec<Elapse<Own>> = Vec::new();
-        for round in 0..repetitions(1000) {
-            let mut futures = [(); 5].map(|()| readers.into_future());
-            assert!(futures.iter_mut().all(|future| poll(future, &of_dropped).is_pending()));
-            if round % 10 == 0 {
-                let [a, _, b, ..] = &mut futures;
-                assert!([a, b].into_iter().all(|future| poll(future, &of_kept).is_pending()));
-                let [a, _, b, ..] = futures;
-                keep.extend([a, b]);
-            }
-        }
-        assert_eq!(Arc::strong_count(&dropped), 2);
-        assert_eq!(Arc::strong_count(&kept), 2 + keep.len());
-        drop(section);
-        until(|| kept.get() == keep.len());
-        assert_eq!(dropped.get(), 0);
-        assert!(keep.iter_mut().all(|future| poll(future, &of_kept).is_ready()));
-    });
-    // A cancelled future does not disturb the next one.
-    let mut future = GracePeriod::now_in(Own).into_future();
-    let _ = poll(&mut future, Waker::noop());
-    drop(future);
-    block_on(GracePeriod::now_in(Own));
-}
-
-#[test]
-fn panicking_waker_does_not_stop_other_wakers() {
-    stillpoint::domain! { struct Own; }
-    struct Panics;
-    impl Wake for Panics {
-        fn wake(self: Arc<Self>) {
-            panic!("on purpose");
-        }
-    }
-    let _running = deadline();
-    beside_a_section::<Own>(|section| {
-        let (count, counts) = Count::new();
-        let panics = Arc::new(Panics).into();
-        let mut futures = [&counts, &panics, &counts, &panics, &counts].map(|waker| {
-            let mut future = GracePeriod::now_in(Own).into_future();
-            assert!(poll(&mut future, waker).is_pending());
-            future
-        });
-        drop(section);
-        until(|| count.get() == 3);
-        assert!(futures.iter_mut().all(|future| poll(future, &counts).is_ready()));
-    });
-    block_on(GracePeriod::now_in(Own));
-}
-
-#[test]
-fn waker_may_use_cookies() {
-    stillpoint::domain! { struct Own; }
-    static DONE: AtomicBool = AtomicBool::new(false);
-    struct Uses;
-    impl Wake for Uses {
-        fn wake(self: Arc<Self>) {
-            GracePeriod::now_in(Own).wait();
-            let _ = poll(&mut GracePeriod::now_in(Own).into_future(), Waker::noop());
-            let started = GracePeriod::start_in(Own);
-            drop(Own::enter());
-            started.wait();
-            DONE.store(true, Release);
-        }
-    }
-    let _running = deadline();
-    beside_a_section::<Own>(|section| {
-        let mut future = GracePeriod::now_in(Own).into_future();
-        assert!(poll(&mut future, &Arc::new(Uses).into()).is_pending());
-        drop(section);
-        until(|| DONE.load(Acquire));
-    });
-}
-
-#[test]
 fn mixed_waiters_lose_no_wake_up() {
     stillpoint::domain! { struct Own; }
     const WAITERS: usize = 32;
@@ -461,52 +250,6 @@ fn mixed_waiters_lose_no_wake_up() {
         let panics: Vec<_> = waiters.into_iter().filter_map(|waiter| waiter.join().err()).collect();
         stop.store(true, Relaxed);
         assert!(panics.is_empty());
-    });
-}
-
-#[test]
-fn grace_periods_are_awaited_on_tokio() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
-    let runtime = runtime.expect("a runtime");
-    let value: &'static Rcu<usize, Own> = Box::leak(Box::new(Rcu::new_in(0, Own)));
-    runtime.block_on(async {
-        let tasks: Vec<_> = (0..64)
-            .map(|task| {
-                tokio::spawn(async move {
-                    for round in 0..50 {
-                        assert!(*value.load(&Own::enter()) < 50);
-                        let old = value.replace(round);
-                        match (task + round) % 3 {
-                            0 => GracePeriod::now_in(Own).await,
-                            1 => GracePeriod::start_in(Own).await,
-                            _ => {
-                                let readers = GracePeriod::now_in(Own);
-                                tokio::join!(readers.into_future(), readers.into_future());
-                                tokio::select! {
-                                    () = readers.into_future() => {}
-                                    () = GracePeriod::now_in(Own).into_future() => {}
-                                }
-                            }
-                        }
-                        drop(old);
-                    }
-                })
-            })
-            .collect();
-        for task in tasks {
-            task.await.expect("no panic");
-        }
-    });
-    beside_a_section::<Own>(|section| {
-        runtime.block_on(async {
-            let readers = GracePeriod::now_in(Own);
-            let timeout = Duration::from_millis(5);
-            tokio::time::timeout(timeout, readers).await.expect_err("a section is open");
-            drop(section);
-            readers.await;
-        });
     });
 }
 

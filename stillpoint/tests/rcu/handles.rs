@@ -2,17 +2,16 @@
 //! and the future of a retired value.
 
 use std::fmt::{Debug, Display};
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Waker;
 use std::thread;
 
 use stillpoint::rcu::{GracePeriod, Rcu, RcuOption, Ref, Retired};
 use stillpoint::{EnterSection, TakeBack, qsbr, srcu};
 use support::deadline::deadline;
+use support::futures::{block_on, poll};
 use support::panics::message;
 use support::time_limit::repetitions;
 use support::tracked::Tracked;
@@ -84,30 +83,6 @@ each_flavour! {
 
 fn counter() -> &'static AtomicUsize {
     Box::leak(Box::default())
-}
-
-/// Wakes a thread of [`block_on`].
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
-fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Prints what it is, and counts its drop.
@@ -298,7 +273,7 @@ mod each {
         wait();
         assert_eq!(dropped(), 3);
         let mut polled = value.replace(fresh()).into_future();
-        let first = poll_once(&mut polled);
+        let first = poll(&mut polled, Waker::noop());
         drop((polled, first));
         wait();
         assert_eq!(dropped(), 4);
@@ -306,7 +281,7 @@ mod each {
         let mut finished = value.replace(fresh()).into_future();
         drop(block_on(&mut finished));
         assert_eq!(dropped(), 5);
-        let again = catch_unwind(AssertUnwindSafe(|| drop(poll_once(&mut finished))));
+        let again = catch_unwind(AssertUnwindSafe(|| drop(poll(&mut finished, Waker::noop()))));
         assert_eq!(message(&*again.unwrap_err()), "the value has been returned already");
         drop(finished);
 
@@ -403,7 +378,7 @@ mod each {
             // Other grace periods do not count, as the reader keeps them from ending.
             let later = GracePeriod::start_in(value.domain().clone());
             let mut old = old.try_take().expect_err("it has a reader");
-            assert!(poll_once(&mut old).is_pending());
+            assert!(poll(&mut old, Waker::noop()).is_pending());
             let mut started = started.try_take().expect_err("it has a reader");
             assert!(!started.is_elapsed() && !later.is_elapsed());
             drop(sent);
@@ -526,7 +501,7 @@ fn polling_inside_a_section_panics_and_keeps_the_value() {
     let mut old = value.replace(Tracked(counter())).into_future();
     {
         let _guard = Threads::enter();
-        assert!(catch_unwind(AssertUnwindSafe(|| drop(poll_once(&mut old)))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(poll(&mut old, Waker::noop())))).is_err());
     }
     assert_eq!(drops.load(Acquire), 0);
     drop(block_on(old));

@@ -1,7 +1,8 @@
 //! Limits: which callers they block, and until when.
 
 use std::any::type_name;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use stillpoint::Domain as _;
 use stillpoint::rcu::{self, Limits};
 use stillpoint::srcu;
+use support::callbacks::counter;
 use support::child;
 use support::deadline::deadline;
 use support::owner::busy;
@@ -123,4 +125,100 @@ fn stall_hook_that_defers_above_the_limit_does_not_wait() {
     drop((guard, busy));
     writer.join().expect("no panic");
     Own.barrier();
+}
+
+#[test]
+fn callers_outside_sections_are_throttled() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let (calls, call) = counter();
+    Own.set_limits(LIMITS);
+    let (inside, stop) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = Own::enter();
+            inside.wait();
+            until(|| stop.load(Acquire));
+            drop(guard);
+        });
+        inside.wait();
+        let writer = scope.spawn(|| (0..5 * LIMIT).for_each(|_| Own.call(call)));
+        let mut stats = Own.stats();
+        until(|| {
+            stats = Own.stats();
+            stats.limit_waits != 0
+        });
+        // The writer notices after a block.
+        assert!(stats.queued <= LIMIT + 64, "{stats}");
+        // Inside a section it is only counted.
+        let guard = Own::enter();
+        (0..5 * LIMIT).for_each(|_| Own.call(call));
+        assert!(Own.stats().queued >= 5 * LIMIT);
+        drop(guard);
+        assert_eq!(calls.load(Acquire), 0);
+        stop.store(true, Release);
+        writer.join().expect("no panic");
+    });
+    Own.barrier();
+    assert_eq!(calls.load(Acquire) as u64, 10 * LIMIT);
+}
+
+#[test]
+fn stalled_reader_keeps_a_writer_under_the_byte_limit() {
+    stillpoint::domain! { struct Own; }
+    const SIZE: usize = 10_000;
+    const BYTES: u64 = 4 << 20;
+    static WAITING: AtomicUsize = AtomicUsize::new(0);
+    static PEAK: AtomicUsize = AtomicUsize::new(0);
+    struct Block(#[expect(dead_code, reason = "takes room")] [u8; SIZE]);
+    impl Block {
+        fn new() -> Box<Self> {
+            PEAK.fetch_max(WAITING.fetch_add(SIZE, Relaxed) + SIZE, Relaxed);
+            Box::new(Self([1; SIZE]))
+        }
+    }
+    impl Drop for Block {
+        fn drop(&mut self) {
+            WAITING.fetch_sub(SIZE, Relaxed);
+        }
+    }
+    let _running = deadline();
+    Own.set_limits(Limits { bytes: BYTES, ..Limits::default() });
+    // Where threads wait for a CPU for ten seconds, a writer overruns the limit.
+    until(|| {
+        let (stop, before) = (AtomicBool::new(false), Own.stats().limit_overruns);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Stalls until it throttles the writers, a few times.
+                for _ in 0..20 {
+                    let (guard, waits) = (Own::enter(), Own.stats().limit_waits);
+                    // A value's bytes on the heap are unknown, and count after a long grace period.
+                    until(|| {
+                        let stats = Own.stats();
+                        stats.queued_bytes > BYTES || stats.limit_waits != waits
+                    });
+                    drop(guard);
+                }
+                let guard = Own::enter();
+                until(|| Own.stats().limit_waits != 0);
+                drop(guard);
+                stop.store(true, Release);
+            });
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Acquire) {
+                        Own.retire(Block::new());
+                    }
+                });
+            }
+        });
+        Own.barrier();
+        assert_eq!(WAITING.load(Relaxed), 0);
+        let peak = PEAK.swap(0, Relaxed);
+        let is_in_time = Own.stats().limit_overruns == before;
+        // Each of the two may exceed the limit by an unreported block and one value.
+        let bound = BYTES as usize + 2 * ((64 << 10) + 2 * SIZE);
+        assert!(peak <= bound || !is_in_time, "{peak} bytes waited, more than {bound}");
+        is_in_time
+    });
 }

@@ -6,11 +6,13 @@
 )]
 
 mod atomic;
+mod barriers;
 mod blocking_wakers;
 mod bounded;
 mod bounded_threads;
 mod callbacks;
 mod cookie;
+mod elapse;
 mod grace_period;
 mod guard;
 mod handles;

@@ -1,12 +1,15 @@
-//! Rounds of the worker: they do not delay ready callbacks, and are rate-limited.
+//! Rounds of the worker: they do not delay ready callbacks, and are rate-limited. An idle worker sleeps.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use stillpoint::Domain as _;
+use stillpoint::rcu::RcuDomain;
+use support::callbacks::{LAZY, counter};
+use support::child;
 use support::deadline::deadline;
 use support::owner::{BLOCK, LOCAL, busy, section_elsewhere};
 use support::until::until;
@@ -181,4 +184,64 @@ fn slow_callbacks_of_one_thread_let_those_of_another_run() {
     Own.barrier();
     let before = BEFORE.each_ref().map(|before| before.load(Relaxed));
     assert!(before.iter().all(|before| *before <= 2), "{before:?}");
+}
+
+/// Returns the states and context-switch counts of the existing workers.
+fn switches() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
+    let status = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
+    let workers = status.filter(|status| status.contains("stillpoint-rcu"));
+    let counts = |status: String| {
+        status.lines().filter(|line| line.contains("ctxt") || line.starts_with("State")).collect::<String>()
+    };
+    workers.map(counts).collect()
+}
+
+/// Returns `true` if there is one worker, which sleeps for `time`.
+fn are_idle_for(time: Duration) -> bool {
+    let (before, start) = (switches(), Instant::now());
+    // A worker that starts has no name yet.
+    if before.len() != 1 {
+        return false;
+    }
+    while start.elapsed() < time {
+        thread::park_timeout(time);
+    }
+    // A runnable worker would change later.
+    switches() == before && before[0].contains("(sleeping)")
+}
+
+/// Runs an urgent and a lazy callback. Then one idle worker is left, sooner or later.
+fn work<D: RcuDomain>() {
+    let (calls, call) = counter();
+    D::INSTANCE.call(call);
+    until(|| calls.load(Acquire) == 1);
+    D::INSTANCE.call_with(call, LAZY);
+    D::INSTANCE.barrier();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn worker_of_an_idle_process_is_not_woken() {
+    if child::variant().is_none() {
+        return child::run(worker_of_an_idle_process_is_not_woken, "", None);
+    }
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    work::<Own>();
+    until(|| are_idle_for(Duration::from_secs(2)));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "takes ten seconds"]
+fn worker_of_an_idle_process_sleeps_ten_seconds() {
+    if child::variant().is_none() {
+        let test = worker_of_an_idle_process_sleeps_ten_seconds;
+        return child::run(test, "", None);
+    }
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    work::<Own>();
+    until(|| are_idle_for(Duration::from_secs(10)));
 }

@@ -13,6 +13,7 @@ pub mod deadline;
 pub mod domain;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub mod fork;
+pub mod futures;
 #[cfg(loom)]
 pub mod model;
 #[cfg(not(loom))]
