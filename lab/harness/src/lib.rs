@@ -14,6 +14,7 @@ pub mod cpus;
 pub mod crew;
 #[cfg(feature = "measure")]
 pub mod given;
+pub mod grid;
 pub mod machine;
 pub mod memory;
 #[cfg(feature = "measure")]
@@ -26,6 +27,7 @@ pub mod plan;
 pub mod probe;
 #[cfg(feature = "measure")]
 pub mod profile;
+#[cfg(feature = "progress")]
 pub mod progress;
 #[cfg(feature = "measure")]
 pub mod report;
@@ -42,6 +44,7 @@ pub mod units;
 #[cfg(feature = "measure")]
 pub mod worker;
 
+#[cfg(feature = "progress")]
 pub use progress::Progress;
 #[cfg(feature = "measure")]
 pub use {

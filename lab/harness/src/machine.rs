@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::fs;
 
-use serde::{Deserialize, Serialize};
-
 use super::pin;
 
 /// The machine of a run.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq)]
+#[cfg_attr(feature = "measure", derive(serde::Serialize, serde::Deserialize))]
 pub struct Machine {
     /// Model name of the CPU.
     pub cpu: String,

@@ -7,15 +7,13 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use super::given::Cpus;
+pub use super::grid::Grid;
 use super::machine::Machine;
 use super::origin::Origin;
 use super::schema::{Config, Ratio, Row, Text};
-pub use super::schema::{Figures, Grid, Posted, Series, Skipped};
+pub use super::schema::{Figures, Posted, Series, Skipped};
 use super::stats::Recorder;
-use super::units::{digits, duration};
-
-/// The system of this project. Every ratio is of it to another one.
-pub const OURS: &str = "stillpoint";
+pub use super::units::{OURS, figure, times};
 
 /// The verdict on what was measured with too few CPUs.
 pub const UNCHECKED: &str = "cannot be checked here";
@@ -154,28 +152,12 @@ impl Report {
     }
 }
 
-/// Returns a ratio as people write it.
-pub fn times(ratio: f64) -> String {
-    format!("{}x", digits(ratio))
-}
-
-/// Returns a value as people write it.
-pub fn figure(value: f64, unit: &str) -> String {
-    match unit {
-        "ns" => duration(value),
-        "ratio" => times(value),
-        "bytes" if value < 1024.0 => format!("{} B", digits(value)),
-        "bytes" if value < 1_048_576.0 => format!("{} KiB", digits(value / 1024.0)),
-        "bytes" => format!("{} MiB", digits(value / 1_048_576.0)),
-        _ => digits(value),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::super::stats::Metric;
+    use super::super::units::{digits, duration};
     use super::*;
 
     const COST: Metric = Metric::nanoseconds("pair_ns");

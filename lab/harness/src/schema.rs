@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::grid::Grid;
 use super::profile::Profile;
 use super::units::digits;
 
@@ -235,40 +235,6 @@ impl Figures {
         let head: Vec<&str> = [""].into_iter().chain(self.columns.iter().map(|name| &**name)).collect();
         let title = format!("Posted: {}, {}", self.title, self.unit);
         Grid::new(&title, &head, self.rows.iter().map(row).collect())
-    }
-}
-
-/// A table as the command prints it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Grid {
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub title: String,
-    pub head: Vec<String>,
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Grid {
-    pub fn new(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Self {
-        Self { title: title.to_owned(), head: head.iter().map(|&name| name.to_owned()).collect(), rows }
-    }
-}
-
-impl fmt::Display for Grid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_preset(presets::ASCII_MARKDOWN);
-        table.set_header(&self.head).add_rows(&self.rows);
-        let is_number =
-            |cell: &String| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
-        for (index, column) in table.column_iter_mut().enumerate() {
-            if self.rows.iter().all(|row| row.get(index).is_none_or(is_number)) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        if !self.title.is_empty() {
-            writeln!(f, "\n{}", self.title)?;
-        }
-        write!(f, "{table}")
     }
 }
 

@@ -1,4 +1,7 @@
-//! Times and amounts as text.
+//! Times, amounts and names as text.
+
+/// The system of this project. Every ratio is of it to another one.
+pub const OURS: &str = "stillpoint";
 
 /// Parses the time of a run.
 pub fn seconds(text: &str) -> Result<f64, String> {
@@ -25,5 +28,22 @@ pub fn digits(value: f64) -> String {
         v if v >= 0.0995 => format!("{value:.2}"),
         v if v >= 0.000_995 => format!("{value:.4}"),
         _ => format!("{value:.6}"),
+    }
+}
+
+/// Returns a ratio as people write it.
+pub fn times(ratio: f64) -> String {
+    format!("{}x", digits(ratio))
+}
+
+/// Returns a value as people write it.
+pub fn figure(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => duration(value),
+        "ratio" => times(value),
+        "bytes" if value < 1024.0 => format!("{} B", digits(value)),
+        "bytes" if value < 1_048_576.0 => format!("{} KiB", digits(value / 1024.0)),
+        "bytes" => format!("{} MiB", digits(value / 1_048_576.0)),
+        _ => digits(value),
     }
 }

@@ -81,7 +81,7 @@ pub struct Worker {
 impl Worker {
     /// Starts this program with the subcommand `worker` and `arguments`, on a `backend` of the fence if one is given.
     pub fn start(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
-        Self::start_with(arguments, backend, Stdio::inherit())
+        Self::launch(Command::new(program()?), arguments, backend)
     }
 
     /// [`start`](Self::start), for a child to which a system call is denied, as in sandboxes.
@@ -89,7 +89,7 @@ impl Worker {
         let program = program()?;
         let mut command = Command::new(&program);
         command.args(["seccomp-deny", syscall, "--"]).arg(&program);
-        Self::launch(command, arguments, None, Stdio::inherit())
+        Self::launch(command, arguments, None)
     }
 
     /// [`start`](Self::start), of another program in the folder of this one.
@@ -97,21 +97,11 @@ impl Worker {
         let program = program()?.with_file_name(name);
         let build = "cargo build --profile bench --package stillpoint-posts";
         anyhow::ensure!(program.exists(), "the program {name} is not built: {build}");
-        Self::launch(Command::new(program), arguments, None, Stdio::inherit())
+        Self::launch(Command::new(program), arguments, None)
     }
 
-    /// [`start`](Self::start), with another standard error, as for a parent that draws on the terminal.
-    pub fn start_with(arguments: &[&str], backend: Option<&str>, errors: Stdio) -> anyhow::Result<Self> {
-        Self::launch(Command::new(program()?), arguments, backend, errors)
-    }
-
-    fn launch(
-        mut command: Command,
-        arguments: &[&str],
-        backend: Option<&str>,
-        errors: Stdio,
-    ) -> anyhow::Result<Self> {
-        command.arg("worker").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+    fn launch(mut command: Command, arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
+        command.arg("worker").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some(backend) = backend {
             command.env("STILLPOINT_FENCE", backend);
         }

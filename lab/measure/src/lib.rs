@@ -7,6 +7,7 @@ pub mod bench;
 #[cfg(feature = "bench")]
 pub mod compare;
 pub mod demo;
+#[cfg(feature = "bench")]
 pub mod peers;
 #[cfg(feature = "bench")]
 pub mod report;

@@ -28,8 +28,9 @@ enum Command {
     #[command(flatten)]
     NotBuilt(NotBuilt),
     /// Serves measurements to another process of this program.
+    #[cfg(feature = "bench")]
     #[command(subcommand, hide = true)]
-    Worker(Worker),
+    Worker(bench::Worker),
 }
 
 /// What this build does not have.
@@ -55,16 +56,6 @@ enum NotBuilt {
 struct Ignored {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
-}
-
-/// The kinds of workers (see [`harness::worker`]).
-#[derive(Debug, Subcommand)]
-enum Worker {
-    /// A table of the demo.
-    Table(demo::worker::Args),
-    #[cfg(feature = "bench")]
-    #[command(flatten)]
-    Measure(bench::Worker),
 }
 
 #[cfg(feature = "bench")]
@@ -93,6 +84,7 @@ mod bench {
         }
     }
 
+    /// The kinds of workers (see [`harness::worker`]).
     #[derive(Debug, Subcommand)]
     pub(crate) enum Worker {
         /// A process-wide fence.
@@ -122,8 +114,8 @@ mod bench {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        None => demo::run(demo::Args::default()),
-        Some(Command::Demo(args)) => demo::run(args),
+        None => demo::run(&demo::Args::default()),
+        Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Probe) => probe::run(),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::SeccompDeny(args)) => match seccomp_deny::run(args)? {},
@@ -135,10 +127,7 @@ fn main() -> anyhow::Result<()> {
                 "not built in, so that the demo is soon built: `cargo run --profile bench --features bench -- ...`"
             )
         }
-        Some(Command::Worker(worker)) => match worker {
-            Worker::Table(args) => demo::worker::serve(&args),
-            #[cfg(feature = "bench")]
-            Worker::Measure(worker) => worker.serve(),
-        },
+        #[cfg(feature = "bench")]
+        Some(Command::Worker(worker)) => worker.serve(),
     }
 }

@@ -1,70 +1,80 @@
 //! The ways to let readers look into buckets that one updater at a time replaces.
 
 use std::mem;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, RwLock};
 
 use arc_swap::ArcSwap;
+use crossbeam_epoch::{Atomic, Owned};
+use stillpoint::rcu::{self, Rcu};
 
 use super::table::{Bucket, Change, NextHop, slot};
-use crate::peers::Reclaim;
 
 /// A forwarding table that many threads look into while one changes it.
 pub(super) trait Store: Sync + 'static {
-    /// The calling thread, known to the store for as long as this lives.
-    type Thread<'a>;
-
-    fn new(buckets: Vec<Bucket>) -> anyhow::Result<Self>
-    where
-        Self: Sized;
-
-    /// Registers the calling thread.
-    fn thread(&self) -> Self::Thread<'_>;
+    fn new(buckets: Vec<Bucket>) -> Self;
 
     /// Returns the next hop of the longest prefix around `address`.
-    fn lookup(&self, thread: &Self::Thread<'_>, address: u32) -> Option<NextHop>;
+    fn lookup(&self, address: u32) -> Option<NextHop>;
 
     /// Puts the successor of the bucket at `slot` in its place. For one thread at a time.
-    fn replace(&self, thread: &Self::Thread<'_>, slot: usize, change: Change);
+    fn replace(&self, slot: usize, change: Change);
 
     /// Called repeatedly while replaced buckets are awaited and no thread reads.
-    fn reclaim(_thread: &Self::Thread<'_>) {}
+    fn reclaim() {}
 }
 
-/// A pointer for each bucket, and a library that frees replaced ones after a grace period.
-pub(super) struct Reclaimed<R: Reclaim> {
-    slots: Box<[R::Slot<Bucket>]>,
-    library: R,
-}
+/// Ours: the library frees replaced buckets.
+pub(super) struct InRcu(Box<[Rcu<Bucket>]>);
 
-impl<R: Reclaim + 'static> Store for Reclaimed<R> {
-    type Thread<'a> = R::Thread<'a>;
-
-    fn new(buckets: Vec<Bucket>) -> anyhow::Result<Self> {
-        Ok(Self { library: R::new()?, slots: buckets.into_iter().map(R::slot).collect() })
-    }
-
-    fn thread(&self) -> R::Thread<'_> {
-        self.library.thread()
+impl Store for InRcu {
+    fn new(buckets: Vec<Bucket>) -> Self {
+        Self(buckets.into_iter().map(Rcu::new).collect())
     }
 
     #[inline]
-    fn lookup(&self, thread: &R::Thread<'_>, address: u32) -> Option<NextHop> {
-        let guard = R::enter(thread);
-        R::get(&guard, &self.slots[slot(address)]).lookup(address)
+    fn lookup(&self, address: u32) -> Option<NextHop> {
+        self.0[slot(address)].load(&rcu::enter()).lookup(address)
     }
 
-    fn replace(&self, thread: &R::Thread<'_>, slot: usize, change: Change) {
-        let guard = R::enter(thread);
-        let new = R::get(&guard, &self.slots[slot]).successor(change);
+    fn replace(&self, slot: usize, change: Change) {
+        let new = self.0[slot].load(&rcu::enter()).successor(change);
         // Outside the section, so that the updater can be throttled.
-        drop(guard);
-        R::replace(thread, &self.slots[slot], new);
+        drop(self.0[slot].replace(new));
+    }
+}
+
+/// Pointers of crossbeam-epoch, which frees replaced buckets.
+pub(super) struct InEpoch(Box<[Atomic<Bucket>]>);
+
+impl Store for InEpoch {
+    fn new(buckets: Vec<Bucket>) -> Self {
+        Self(buckets.into_iter().map(Atomic::new).collect())
     }
 
-    fn reclaim(thread: &R::Thread<'_>) {
-        if !R::RUNS_ALONE {
-            R::call(thread, || ());
-        }
+    #[inline]
+    fn lookup(&self, address: u32) -> Option<NextHop> {
+        let guard = crossbeam_epoch::pin();
+        // Acquire: the bucket's routes; pairs with the Release in `replace`.
+        let bucket = self.0[slot(address)].load(Acquire, &guard);
+        // SAFETY: a slot is never null, and what is replaced is freed after the section.
+        unsafe { bucket.deref() }.lookup(address)
+    }
+
+    fn replace(&self, slot: usize, change: Change) {
+        let guard = crossbeam_epoch::pin();
+        // Acquire: as in `lookup`.
+        let old = self.0[slot].load(Acquire, &guard);
+        // SAFETY: as in `lookup`.
+        let new = unsafe { old.deref() }.successor(change);
+        // Release: the new bucket's routes; pairs with the Acquire in `lookup`.
+        self.0[slot].store(Owned::new(new), Release);
+        // SAFETY: no section that opens from now on finds the bucket, and only this thread replaces it.
+        unsafe { guard.defer_destroy(old) };
+    }
+
+    fn reclaim() {
+        crossbeam_epoch::pin().flush();
     }
 }
 
@@ -72,20 +82,16 @@ impl<R: Reclaim + 'static> Store for Reclaimed<R> {
 pub(super) struct InArcSwap(Box<[ArcSwap<Bucket>]>);
 
 impl Store for InArcSwap {
-    type Thread<'a> = ();
-
-    fn new(buckets: Vec<Bucket>) -> anyhow::Result<Self> {
-        Ok(Self(buckets.into_iter().map(ArcSwap::from_pointee).collect()))
+    fn new(buckets: Vec<Bucket>) -> Self {
+        Self(buckets.into_iter().map(ArcSwap::from_pointee).collect())
     }
 
-    fn thread(&self) {}
-
     #[inline]
-    fn lookup(&self, (): &(), address: u32) -> Option<NextHop> {
+    fn lookup(&self, address: u32) -> Option<NextHop> {
         self.0[slot(address)].load().lookup(address)
     }
 
-    fn replace(&self, (): &(), slot: usize, change: Change) {
+    fn replace(&self, slot: usize, change: Change) {
         let new = self.0[slot].load().successor(change);
         drop(self.0[slot].swap(Arc::new(new)));
     }
@@ -97,20 +103,16 @@ macro_rules! locked {
         pub(super) struct $store($lock<Vec<Bucket>>);
 
         impl Store for $store {
-            type Thread<'a> = ();
-
-            fn new(buckets: Vec<Bucket>) -> anyhow::Result<Self> {
-                Ok(Self($lock::new(buckets)))
+            fn new(buckets: Vec<Bucket>) -> Self {
+                Self($lock::new(buckets))
             }
 
-            fn thread(&self) {}
-
             #[inline]
-            fn lookup(&self, (): &(), address: u32) -> Option<NextHop> {
+            fn lookup(&self, address: u32) -> Option<NextHop> {
                 self.0.$read().expect("no thread panics under the lock")[slot(address)].lookup(address)
             }
 
-            fn replace(&self, (): &(), slot: usize, change: Change) {
+            fn replace(&self, slot: usize, change: Change) {
                 let mut buckets = self.0.$write().expect("no thread panics under the lock");
                 let new = buckets[slot].successor(change);
                 let old = mem::replace(&mut buckets[slot], new);

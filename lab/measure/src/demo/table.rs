@@ -1,11 +1,12 @@
 //! The forwarding table of the demo: an array of buckets, one for each value of the first 16 address bits, each bucket
-//! an immutable snapshot of the IPv4 routes that cover any of its addresses.
+//! an immutable snapshot of its IPv4 routes. And what its updater knows: which routes stand, and which change comes next.
 //!
 //! An update copies the bucket, so a bucket is never changed in place: the [`stores`](super::stores) differ only in how
 //! a reader gets hold of a bucket and how the updater replaces it. A lookup allocates nothing and touches no reference
 //! count.
 
-use std::ops::Range;
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
@@ -14,7 +15,15 @@ use crossbeam_utils::CachePadded;
 pub(super) type NextHop = u16;
 
 /// Buckets of the table.
-pub(super) const SLOTS: usize = 1 << 16;
+const SLOTS: usize = 1 << 16;
+
+/// As many next hops as a router may have neighbours.
+const HOPS: NextHop = 64;
+
+/// Prefixes of each length from /16 to /24 in the global IPv4 table when it had 895,537 entries: "Prefix Length
+/// Distributions" of <https://bgp.potaroo.net/as2.0/bgp-active.html> (G. Huston's BGP Table Data, the source of the CIDR
+/// Report). Each lies in one bucket; the few shorter ones are left out.
+const LENGTHS: [usize; 9] = [13_647, 8_391, 14_216, 25_741, 43_665, 53_098, 109_281, 97_781, 523_876];
 
 /// Returns the bucket of an address.
 #[inline]
@@ -22,8 +31,8 @@ pub(super) fn slot(address: u32) -> usize {
     (address >> 16) as usize
 }
 
-/// The addresses that agree with `first` in the first `len` bits. Sorted by first address, a prefix comes before those
-/// inside it.
+/// The addresses that agree with `first` in the first `len` bits, of which there are 16 at least. Sorted by first address,
+/// a prefix comes before those inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Prefix {
     first: u32,
@@ -31,42 +40,23 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    /// Returns the prefix of `len` bits around `address`.
-    pub(super) fn around(address: u32, len: u8) -> Self {
+    fn around(address: u32, len: u8) -> Self {
         Self { first: address & Self::mask(len), len }
     }
 
     fn mask(len: u8) -> u32 {
-        u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+        !(u32::MAX >> len)
     }
 
     #[inline]
-    pub(super) fn contains(self, address: u32) -> bool {
+    fn contains(self, address: u32) -> bool {
         address & Self::mask(self.len) == self.first
     }
 
-    #[cfg(test)]
-    pub(super) fn len(self) -> u8 {
-        self.len
-    }
-
     /// Returns a random address.
-    pub(super) fn address(self, random: &mut fastrand::Rng) -> u32 {
+    fn address(self, random: &mut fastrand::Rng) -> u32 {
         self.first | random.u32(..) & !Self::mask(self.len)
     }
-
-    /// Returns the buckets that hold its addresses.
-    pub(super) fn slots(self) -> Range<usize> {
-        let first = slot(self.first);
-        first..first + (1 << 16_u8.saturating_sub(self.len))
-    }
-}
-
-/// A prefix and where it leads.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Route {
-    pub(super) prefix: Prefix,
-    pub(super) hop: NextHop,
 }
 
 /// A route that is announced, or withdrawn if it has no next hop.
@@ -76,32 +66,31 @@ pub(super) type Change = (Prefix, Option<NextHop>);
 #[derive(Debug)]
 pub(super) struct Bucket {
     /// Sorted by prefix.
-    routes: Box<[Route]>,
+    routes: Box<[(Prefix, NextHop)]>,
     gauge: &'static Gauge,
     superseded: AtomicBool,
 }
 
 impl Bucket {
-    /// Makes a bucket of routes that are sorted by prefix.
-    pub(super) fn new(routes: Vec<Route>, gauge: &'static Gauge) -> Self {
+    fn new(routes: Vec<(Prefix, NextHop)>, gauge: &'static Gauge) -> Self {
         Self { routes: routes.into_boxed_slice(), gauge, superseded: AtomicBool::new(false) }
     }
 
     /// Returns the next hop of the longest prefix that contains `address`.
     #[inline]
     pub(super) fn lookup(&self, address: u32) -> Option<NextHop> {
-        let end = self.routes.partition_point(|route| route.prefix.first <= address);
+        let end = self.routes.partition_point(|route| route.0.first <= address);
         // The prefixes that contain an address are nested: the last is the longest.
-        self.routes[..end].iter().rev().find(|route| route.prefix.contains(address)).map(|route| route.hop)
+        self.routes[..end].iter().rev().find(|route| route.0.contains(address)).map(|route| route.1)
     }
 
     /// Returns the bucket after a change. From this call on, `self` counts as awaiting reclamation.
     pub(super) fn successor(&self, (prefix, hop): Change) -> Self {
-        let before = self.routes.partition_point(|route| route.prefix < prefix);
-        let after = self.routes.partition_point(|route| route.prefix <= prefix);
+        let before = self.routes.partition_point(|route| route.0 < prefix);
+        let after = self.routes.partition_point(|route| route.0 <= prefix);
         let mut routes = Vec::with_capacity(before + 1 + self.routes.len() - after);
         routes.extend_from_slice(&self.routes[..before]);
-        routes.extend(hop.map(|hop| Route { prefix, hop }));
+        routes.extend(hop.map(|hop| (prefix, hop)));
         routes.extend_from_slice(&self.routes[after..]);
         // Relaxed: the store orders this before the drop, which reads it.
         self.superseded.store(true, Relaxed);
@@ -144,44 +133,118 @@ impl Gauge {
     }
 }
 
+/// The routing information base: the routes that stand, and which update comes next. It belongs to the updater. Its plain
+/// search by prefix length is what the forwarding tables are checked against.
+#[derive(Clone, Debug)]
+pub(super) struct Rib {
+    /// Sorted. A route's place is its number.
+    prefixes: Arc<[Prefix]>,
+    /// By number of the route; `None` is withdrawn.
+    hops: Vec<Option<NextHop>>,
+    random: fastrand::Rng,
+}
+
+impl Rib {
+    /// Generates `count` distinct prefixes, the same for the same seed, and announces them. Each is put into the
+    /// unicast space at random, or, as about half of the real ones are, inside another prefix of the table.
+    pub(super) fn generate(count: usize, seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let total: usize = LENGTHS.iter().sum();
+        let mut prefixes: Vec<Prefix> = Vec::with_capacity(count);
+        let mut known = HashSet::with_capacity(count);
+        let mut published = 0;
+        for (len, of_len) in (16..).zip(LENGTHS) {
+            published += of_len;
+            while prefixes.len() < published * count / total {
+                let around = if random.bool() { random.choice(&prefixes).copied() } else { None };
+                let anywhere = random.u32(1 << 24..224 << 24);
+                let prefix =
+                    Prefix::around(around.map_or(anywhere, |around| around.address(&mut random)), len);
+                if known.insert(prefix) {
+                    prefixes.push(prefix);
+                }
+            }
+        }
+        prefixes.sort_unstable();
+        let hops = prefixes.iter().map(|_| Some(random.u16(..HOPS))).collect();
+        Self { prefixes: prefixes.into(), hops, random }
+    }
+
+    /// Returns a random address of a random prefix.
+    pub(super) fn address(&self, random: &mut fastrand::Rng) -> u32 {
+        self.prefixes[random.usize(..self.prefixes.len())].address(random)
+    }
+
+    /// Makes the forwarding table of the routes that stand.
+    pub(super) fn buckets(&self, gauge: &'static Gauge) -> Vec<Bucket> {
+        let mut routes = vec![Vec::new(); SLOTS];
+        for (&prefix, hop) in self.prefixes.iter().zip(&self.hops) {
+            routes[slot(prefix.first)].extend(hop.map(|hop| (prefix, hop)));
+        }
+        routes.into_iter().map(|routes| Bucket::new(routes, gauge)).collect()
+    }
+
+    /// Makes the next update: withdraws one random route in ten, announces the others with another next hop. A
+    /// withdrawn route comes back. Returns the bucket that changes.
+    pub(super) fn update(&mut self) -> (usize, Change) {
+        let number = self.random.usize(..self.prefixes.len());
+        let hop = match self.hops[number] {
+            Some(_) if self.random.u8(..10) == 0 => None,
+            Some(hop) => Some((hop + 1) % HOPS),
+            None => Some(self.random.u16(..HOPS)),
+        };
+        self.hops[number] = hop;
+        (slot(self.prefixes[number].first), (self.prefixes[number], hop))
+    }
+
+    /// Returns the next hop of the longest announced prefix around `address`.
+    pub(super) fn lookup(&self, address: u32) -> Option<NextHop> {
+        (16..=24).rev().find_map(|len| {
+            let number = self.prefixes.binary_search(&Prefix::around(address, len)).ok()?;
+            self.hops[number]
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn announce(len: u8, hop: NextHop) -> Change {
-        (Prefix::around(0xc000_0200, len), Some(hop))
+    /// The longest match by a look at every announced route, which shares nothing with what is tested.
+    fn naive(rib: &Rib, address: u32) -> Option<NextHop> {
+        let announced = rib.prefixes.iter().zip(&rib.hops).filter(|(prefix, _)| prefix.contains(address));
+        announced.filter_map(|(prefix, hop)| Some((prefix.len, (*hop)?))).max().map(|(_, hop)| hop)
+    }
+
+    #[test]
+    fn lookups_equal_a_linear_search_under_random_updates() {
+        for seed in 0..3 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut rib = Rib::generate(300, seed);
+            let mut buckets = rib.buckets(Gauge::leaked());
+            for _ in 0..600 {
+                for address in [rib.address(&mut random), random.u32(..)] {
+                    let expected = naive(&rib, address);
+                    assert_eq!(buckets[slot(address)].lookup(address), expected, "table, for {address:#x}");
+                    assert_eq!(rib.lookup(address), expected, "RIB, for {address:#x}");
+                }
+                let (slot, change) = rib.update();
+                buckets[slot] = buckets[slot].successor(change);
+            }
+        }
     }
 
     #[test]
     fn replaced_bucket_counts_as_awaiting_until_it_is_dropped() {
         let gauge = Gauge::leaked();
+        let announce = |len, hop| (Prefix::around(0xc000_0200, len), Some(hop));
         let first = Bucket::new(Vec::new(), gauge);
         let second = first.successor(announce(24, 7));
         assert_eq!(gauge.awaiting(), size_of::<Bucket>());
         let third = second.successor(announce(16, 8));
         drop(first);
-        assert_eq!(gauge.awaiting(), size_of::<Bucket>() + size_of::<Route>());
+        assert_eq!(gauge.awaiting(), size_of::<Bucket>() + size_of::<(Prefix, NextHop)>());
         drop((second, third));
         assert_eq!(gauge.awaiting(), 0);
-    }
-
-    #[test]
-    fn replaced_bucket_keeps_its_routes() {
-        let first = Bucket::new(Vec::new(), Gauge::leaked());
-        let second = first.successor(announce(24, 1));
-        let third = second.successor(announce(32, 2));
-        let fourth = third.successor(announce(24, 3));
-        let fifth = fourth.successor((announce(24, 0).0, None));
-        let found = [&first, &second, &third, &fourth, &fifth]
-            .map(|bucket| [0xc000_0200, 0xc000_0201].map(|address| bucket.lookup(address)));
-        let expected = [[None; 2], [Some(1); 2], [Some(2), Some(1)], [Some(2), Some(3)], [Some(2), None]];
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn prefix_lies_in_the_slots_of_its_addresses() {
-        let slots = [0, 8, 16, 24].map(|len| Prefix::around(0x0a01_0203, len).slots());
-        assert_eq!(slots, [0..SLOTS, 0x0a00..0x0b00, 0x0a01..0x0a02, 0x0a01..0x0a02]);
-        assert_eq!(Prefix::around(0x0a01_0203, 24), Prefix { first: 0x0a01_0200, len: 24 });
     }
 }

@@ -4,45 +4,28 @@
 //! The benches measure what these traits offer. Each system is a type, so that every measured loop is compiled for it
 //! alone.
 
-#[cfg(feature = "bench")]
 pub mod arc_swap;
 pub mod crossbeam;
-#[cfg(feature = "bench")]
 pub mod haphazard;
-#[cfg(feature = "bench")]
 pub mod hazarc;
-#[cfg(feature = "bench")]
 pub mod hazards;
-#[cfg(feature = "bench")]
 pub mod kovan;
-#[cfg(feature = "bench")]
 pub mod left_right;
 #[cfg(feature = "liburcu")]
 mod lfht;
 #[cfg(feature = "liburcu")]
 pub mod liburcu;
-#[cfg(feature = "bench")]
 pub mod maps;
-#[cfg(feature = "bench")]
 pub mod nodes;
-#[cfg(feature = "bench")]
 pub mod parking_lot;
-#[cfg(feature = "bench")]
 pub mod pthread;
-#[cfg(feature = "bench")]
 pub mod pvq;
-#[cfg(feature = "bench")]
 pub mod rwlock;
-#[cfg(feature = "bench")]
 pub mod sdd;
-#[cfg(feature = "bench")]
 pub mod seize;
-#[cfg(feature = "bench")]
 pub mod spin;
-#[cfg(feature = "bench")]
 pub mod std;
 pub mod stillpoint;
-#[cfg(feature = "bench")]
 pub mod tokio;
 
 use ::std::cell::UnsafeCell;
@@ -187,7 +170,6 @@ pub fn time_nested_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyh
 }
 
 /// Readers of an atomic `Arc`.
-#[cfg(feature = "bench")]
 pub trait Stores: ReadSide {
     /// Replaces the pointer.
     fn store(&self, pointer: ::std::sync::Arc<u64>);

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use harness::report::{Grid, figure};
-use harness::units;
+use harness::grid::Grid;
+use harness::units::{self, figure};
 use serde_json::Value;
 
 use super::document::{list, printable, time};
