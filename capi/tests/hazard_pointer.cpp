@@ -3,6 +3,8 @@
 #define STILLPOINT_STD_HAZARD_POINTER
 #include <stillpoint/hazard_pointer.hpp>
 
+#include "retired.hpp"
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -13,22 +15,12 @@
 #include <utility>
 #include <vector>
 
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);    \
-            std::abort();                                                                         \
-        }                                                                                         \
-    } while (0)
-
 // Not stillpoint::hazard_pointer here: what follows must hold of both names.
 using std::hazard_pointer;
 using std::hazard_pointer_obj_base;
 using std::make_hazard_pointer;
 
 namespace {
-
-std::atomic<int> deleted{0};
 
 void reclaim()
 {
@@ -53,45 +45,11 @@ struct Node : hazard_pointer_obj_base<Node> {
     int value;
 };
 
-// A base that comes first, so that the base of `retire` is not at the beginning.
-struct Named {
-    std::string name = "a string that is too long to be stored in place";
-    virtual ~Named() = default;
-};
-
-struct Count {
-    std::atomic<int> *count = nullptr;
-    template <class T>
-    void operator()(T *p) const
-    {
-        ++*count;
-        delete p;
-    }
-};
-
 struct Second : Named, hazard_pointer_obj_base<Second, Count> {
     int value = 5;
 };
 
 // [saferecl.hp.base]/2: D need be default constructible and move assignable only.
-struct Assigned {
-    Assigned() = default;
-    explicit Assigned(int *t) : total(t) {}
-    Assigned(Assigned &&) = delete;
-    Assigned &operator=(Assigned &&other) noexcept
-    {
-        total = other.total;
-        return *this;
-    }
-    template <class T>
-    void operator()(T *p)
-    {
-        *total += p->value;
-        delete p;
-    }
-    int *total = nullptr;
-};
-
 struct Third : hazard_pointer_obj_base<Third, Assigned> {
     int value = 7;
 };

@@ -3,6 +3,8 @@
 #define STILLPOINT_STD_RCU
 #include <stillpoint/rcu.hpp>
 
+#include "retired.hpp"
+
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -16,14 +18,6 @@
 #include <unistd.h>
 #include <vector>
 
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);    \
-            std::abort();                                                                         \
-        }                                                                                         \
-    } while (0)
-
 // Not std::rcu_domain here: what follows must hold of both names.
 using std::rcu_barrier;
 using std::rcu_default_domain;
@@ -33,8 +27,6 @@ using std::rcu_retire;
 using std::rcu_synchronize;
 
 namespace {
-
-std::atomic<int> deleted{0};
 
 template <class F>
 bool terminates(F f)
@@ -60,45 +52,11 @@ struct Node : rcu_obj_base<Node> {
     int value;
 };
 
-// A base that comes first, so that the base of `retire` is not at the beginning.
-struct Named {
-    std::string name = "a string that is too long to be stored in place";
-    virtual ~Named() = default;
-};
-
-struct Count {
-    std::atomic<int> *count = nullptr;
-    template <class T>
-    void operator()(T *p) const
-    {
-        ++*count;
-        delete p;
-    }
-};
-
 struct Second : Named, rcu_obj_base<Second, Count> {
     int value = 5;
 };
 
 // [saferecl.rcu.base]/4: D need be default constructible and move assignable only.
-struct Assigned {
-    Assigned() = default;
-    explicit Assigned(int *t) : total(t) {}
-    Assigned(Assigned &&) = delete;
-    Assigned &operator=(Assigned &&other) noexcept
-    {
-        total = other.total;
-        return *this;
-    }
-    template <class T>
-    void operator()(T *p)
-    {
-        *total += p->value;
-        delete p;
-    }
-    int *total = nullptr;
-};
-
 struct Third : rcu_obj_base<Third, Assigned> {
     int value = 7;
 };
