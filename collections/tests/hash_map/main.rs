@@ -3,6 +3,7 @@
 
 mod api;
 mod bounded;
+mod capacity;
 mod churn;
 mod counted;
 mod exclusive;

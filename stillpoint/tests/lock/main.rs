@@ -7,4 +7,5 @@
 
 mod condvar;
 mod mutex;
+mod rw_guards;
 mod rwlock;

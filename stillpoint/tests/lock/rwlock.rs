@@ -1,18 +1,17 @@
 //! Tests of the reader-writer lock through its public API.
 
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::lock::{RawRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
+use stillpoint::lock::{RawRwLock, RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use support::asleep::asleep_in;
 use support::child;
 use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork::in_child;
+#[cfg(target_os = "linux")]
+use support::rseq::{allowed_cpus, pin};
 #[cfg(not(stillpoint_portable))]
 use support::signals::interrupt;
 use support::time_limit::repetitions;
@@ -20,17 +19,17 @@ use support::until::until;
 
 /// Threads that contend for a lock: more than CPUs.
 const THREADS: usize = 8;
-const SHORT: Duration = Duration::from_millis(1);
+pub const SHORT: Duration = Duration::from_millis(1);
 
 /// Returns a lock whose gate is open: enough reads without a write have opened it.
-fn opened<T>(value: T) -> RwLock<T> {
+pub fn opened<T>(value: T) -> RwLock<T> {
     let lock = RwLock::new(value);
     (0..4000).for_each(|_| drop(lock.read()));
     lock
 }
 
 /// Calls `f` with a new lock, whose gate is shut, and with one whose gate is open.
-fn with_each_gate<T: Clone>(value: T, f: impl Fn(RwLock<T>)) {
+pub fn with_each_gate<T: Clone>(value: T, f: impl Fn(RwLock<T>)) {
     f(RwLock::new(value.clone()));
     f(opened(value));
 }
@@ -70,33 +69,6 @@ fn writers_exclude_readers_and_each_other() {
         });
         assert_eq!(total.into_inner().1, writes.into_inner());
     }
-}
-
-/// Refutes: tried-write-queues
-#[test]
-fn tries_succeed_unless_excluded() {
-    let _running = deadline();
-    with_each_gate((), |lock| {
-        let reads = (lock.read(), lock.try_read().expect("readers coexist"));
-        assert!(lock.is_locked() && !lock.is_locked_exclusive());
-        assert!(lock.try_write().is_none());
-        let upgradable = lock.try_upgradable_read().expect("it coexists with readers");
-        assert!(lock.try_upgradable_read().is_none());
-        assert!(lock.try_read().is_some());
-        drop(reads);
-        assert!(lock.is_locked() && !lock.is_locked_exclusive(), "for an upgradable read");
-        let reads = lock.read();
-        let upgradable = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect_err("there are readers");
-        drop(reads);
-        let write = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect("there are none");
-        assert!(lock.is_locked() && lock.is_locked_exclusive());
-        assert!(lock.try_read().is_none() && lock.try_write().is_none());
-        assert!(lock.try_upgradable_read().is_none());
-        drop(write);
-        assert!(!lock.is_locked() && !lock.is_locked_exclusive());
-        drop(lock.try_write().expect("it is free"));
-        assert!(lock.try_read().is_some());
-    });
 }
 
 /// Refutes: drained-lock-counts-as-held
@@ -139,52 +111,6 @@ fn fair_releases_reserve_the_lock_for_the_waiting_writer() {
                 assert!(!stolen);
             });
         }
-    });
-}
-
-#[test]
-fn downgraded_guards_keep_writers_out() {
-    with_each_gate(0, |lock| {
-        let mut write = lock.write();
-        *write = 1;
-        let upgradable = RwLockWriteGuard::downgrade_to_upgradable(write);
-        assert_eq!((*lock.read(), *upgradable), (1, 1));
-        assert!(lock.try_write().is_none() && lock.try_upgradable_read().is_none());
-        let read = RwLockUpgradableReadGuard::downgrade(upgradable);
-        assert!(lock.try_write().is_none() && lock.try_upgradable_read().is_some());
-        drop(read);
-        let read = RwLockWriteGuard::downgrade(lock.write());
-        assert!(lock.try_write().is_none() && lock.try_read().is_some());
-        drop(read);
-        assert!(lock.try_write().is_some());
-    });
-}
-
-#[test]
-fn upgrade_waits_for_readers_and_keeps_writers_out() {
-    let _running = deadline();
-    with_each_gate(0, |lock| {
-        let read = lock.read();
-        let upgradable = lock.upgradable_read();
-        thread::scope(|scope| {
-            let writer = asleep_in(scope, || mem::replace(&mut *lock.write(), 2));
-            let upgrade = scope.spawn({
-                // The guard stays in this thread, so another one upgrades the raw lock.
-                mem::forget(upgradable);
-                let lock = &lock;
-                move || {
-                    // SAFETY: the guard is forgotten, so this thread has its part.
-                    let guard = unsafe { lock.make_upgradable_guard_unchecked() };
-                    *RwLockUpgradableReadGuard::upgrade(guard) = 1;
-                }
-            });
-            until(|| lock.try_read().is_none());
-            assert_eq!(*read, 0);
-            drop(read);
-            upgrade.join().expect("it has written");
-            assert_eq!(writer.join().expect("it has written"), 1);
-        });
-        assert_eq!(*lock.read(), 2);
     });
 }
 
@@ -356,71 +282,6 @@ fn recursive_read_passes_a_waiting_writer() {
     }
 }
 
-#[test]
-fn panic_in_a_section_releases_the_lock() {
-    with_each_gate(0, |lock| {
-        let sections: [&dyn Fn(); 4] = [
-            &|| {
-                let _guard = lock.read();
-                panic!("in a read");
-            },
-            &|| {
-                *lock.write() += 1;
-                let _guard = lock.write();
-                panic!("in a write");
-            },
-            &|| {
-                let _guard = lock.upgradable_read();
-                panic!("in an upgradable read");
-            },
-            &|| {
-                let _guard = RwLockUpgradableReadGuard::upgrade(lock.upgradable_read());
-                panic!("in an upgraded write");
-            },
-        ];
-        for section in sections {
-            catch_unwind(AssertUnwindSafe(section)).expect_err("it panics");
-            assert!(!lock.is_locked());
-            assert!(lock.try_write().is_some());
-        }
-        assert_eq!(*lock.read(), 1);
-    });
-}
-
-#[test]
-fn leaked_guard_of_an_exited_thread_keeps_the_lock() {
-    let _running = deadline();
-    with_each_gate(5, |lock| {
-        thread::scope(|scope| {
-            scope.spawn(|| mem::forget(lock.read())).join().expect("it exits");
-        });
-        assert!(lock.try_write().is_none() && lock.try_write_for(SHORT).is_none());
-        assert_eq!(*lock.read(), 5);
-        // SAFETY: the read of the thread that has exited is released once.
-        unsafe { lock.force_unlock_read() };
-        *lock.try_write().expect("it is free") = 6;
-        assert_eq!(lock.into_inner(), 6);
-    });
-}
-
-/// Moves the calling thread to a CPU that it may use: the first one, or the last one.
-#[cfg(target_os = "linux")]
-fn run_on(last: bool) {
-    // SAFETY: a set of CPUs is plain data, and outlives the calls.
-    unsafe {
-        static ALLOWED: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
-        let allowed = ALLOWED.get_or_init(|| {
-            let mut set: libc::cpu_set_t = mem::zeroed();
-            assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
-            (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
-        });
-        let cpu = if last { allowed.last() } else { allowed.first() };
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        libc::CPU_SET(*cpu.expect("the thread runs somewhere"), &mut set);
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
-    }
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn read_may_end_on_another_cpu() {
@@ -428,10 +289,12 @@ fn read_may_end_on_another_cpu() {
     with_each_gate(0, |lock| {
         thread::scope(|scope| {
             scope.spawn(|| {
+                let cpus = allowed_cpus();
+                let ends = [&cpus[..1], &cpus[cpus.len() - 1..]];
                 for round in 0..100 {
-                    run_on(round % 2 == 0);
+                    pin(ends[round % 2]);
                     let guard = lock.read();
-                    run_on(round % 2 != 0);
+                    pin(ends[1 - round % 2]);
                     assert!(lock.try_write().is_none());
                     drop(guard);
                     drop(lock.try_write().expect("it is free"));
@@ -441,22 +304,6 @@ fn read_may_end_on_another_cpu() {
             });
         });
     });
-}
-
-#[test]
-fn statics_and_parts_of_values_are_guarded() {
-    static LOCK: RwLock<(u32, u32)> = RwLock::new((1, 2));
-    RwLockWriteGuard::map(LOCK.write(), |pair| &mut pair.0).clone_from(&3);
-    let first = RwLockReadGuard::map(LOCK.read(), |pair| &pair.0);
-    assert_eq!(*first, 3);
-    assert!(LOCK.try_write().is_none());
-    drop(first);
-    // A lock may be moved, with its counters.
-    let lock = opened(vec![1]);
-    let moved = Box::new(lock);
-    moved.write().push(2);
-    assert_eq!(*moved.read(), [1, 2]);
-    assert_eq!(moved.into_inner(), [1, 2]);
 }
 
 #[test]
@@ -531,23 +378,4 @@ fn locks_of_the_forking_thread_work_in_the_child() {
             }
         }
     });
-}
-
-#[test]
-fn upgradable_readers_take_turns_with_writers() {
-    let _running = deadline();
-    let (lock, order) = (RwLock::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        let upgradable = lock.upgradable_read();
-        let writer = asleep_in(scope, || {
-            *lock.write() = 1;
-            order.lock().expect("no panic").push("writer");
-        });
-        // Readers coexist with the upgradable one, also while a writer waits for it.
-        assert_eq!(*lock.read() + *upgradable, 0);
-        order.lock().expect("no panic").push("upgradable");
-        drop(upgradable);
-        writer.join().expect("it has written");
-    });
-    assert_eq!(order.into_inner().expect("no panic"), ["upgradable", "writer"]);
 }

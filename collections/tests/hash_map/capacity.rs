@@ -1,0 +1,146 @@
+//! The room of the hash map: its table grows and shrinks with its entries, and as its users ask.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use crate::hashers::{MASKS, Masked};
+use stillpoint::rcu;
+use stillpoint_collections::HashMap;
+use support::deadline::deadline;
+
+#[test]
+fn table_grows_and_shrinks() {
+    for &mask in MASKS {
+        let count = if mask == u64::MAX { 10_000 } else { 500 };
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        for key in 0..count {
+            assert_eq!(map.insert(key, key + 1, &guard), None);
+        }
+        assert!((0..count).all(|key| map.get(&key, &guard) == Some(&(key + 1))));
+        assert_eq!((map.get(&count, &guard), map.len()), (None, count));
+        let grown = map.capacity(&guard);
+        for key in 0..count - 1 {
+            assert_eq!(map.remove(&key, &guard), Some(&(key + 1)));
+        }
+        assert_eq!(map.iter(&guard).collect::<Vec<_>>(), [(&(count - 1), &count)]);
+        if mask == u64::MAX {
+            assert!(
+                grown >= count && map.capacity(&guard) < grown / 16,
+                "{} to {}",
+                grown,
+                map.capacity(&guard)
+            );
+        }
+    }
+}
+
+#[test]
+fn table_grows_only_with_its_entries() {
+    let map = HashMap::with_hasher(Masked(0));
+    let guard = rcu::enter();
+    map.insert(0, (), &guard);
+    let first = map.capacity(&guard);
+    (1..first).for_each(|key| _ = map.insert(key, (), &guard));
+    assert_eq!(map.capacity(&guard), first);
+}
+
+#[test]
+fn table_does_not_shrink_below_its_capacity() {
+    let map = HashMap::with_capacity(10_000);
+    let guard = rcu::enter();
+    let capacity = map.capacity(&guard);
+    assert!(capacity >= 10_000);
+    (0..10_000).for_each(|key| _ = map.insert(key, (), &guard));
+    map.clear(&guard);
+    assert_eq!((map.capacity(&guard), map.len()), (capacity, 0));
+    map.reserve(50_000, &guard);
+    assert!(map.capacity(&guard) >= 50_000);
+}
+
+#[test]
+fn reserved_room_stays_until_the_map_is_shrunk() {
+    let _running = deadline();
+    for map in [HashMap::new(), HashMap::with_capacity(1_000)] {
+        let guard = rcu::enter();
+        map.reserve(100_000, &guard);
+        let capacity = map.capacity(&guard);
+        for key in 0..1000 {
+            map.insert(key, (), &guard);
+            map.remove(&key, &guard);
+        }
+        assert_eq!(map.capacity(&guard), capacity, "a removal has undone the reservation");
+        (0..10_000).for_each(|key| _ = map.insert(key, (), &guard));
+        map.shrink_to_fit(&guard);
+        let shrunk = map.capacity(&guard);
+        assert!((10_000..capacity / 2).contains(&shrunk), "{capacity} to {shrunk}");
+        assert_eq!((map.len(), map.iter(&guard).count()), (10_000, 10_000));
+        // From now on, the table follows its entries.
+        (0..10_000).for_each(|key| _ = map.remove(&key, &guard));
+        assert!(map.capacity(&guard) < shrunk / 2);
+    }
+}
+
+#[test]
+fn table_shrinks_by_half_at_a_time() {
+    let _running = deadline();
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    (0..50_000).for_each(|key| _ = map.insert(key, (), &guard));
+    let mut capacity = map.capacity(&guard);
+    let least = HashMap::from([(0, ())]).capacity(&guard);
+    for key in 0..50_000 {
+        map.remove(&key, &guard);
+        let now = map.capacity(&guard);
+        assert!(now == capacity || now == capacity / 2, "{capacity} to {now}");
+        capacity = now;
+    }
+    assert!(capacity <= 16 * least, "{capacity} remain, {least} is the least");
+}
+
+#[test]
+fn table_that_cannot_be_allocated_changes_nothing() {
+    let _running = deadline();
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    map.insert(0, 0, &guard);
+    let capacity = map.capacity(&guard);
+    assert!(catch_unwind(AssertUnwindSafe(|| map.reserve(usize::MAX, &guard))).is_err());
+    for key in 0..1000 {
+        map.insert(key, key, &guard);
+    }
+    map.reserve(0, &guard);
+    assert!(map.capacity(&guard) > capacity);
+    assert_eq!(map.iter(&guard).count(), 1000);
+    let capacity = map.capacity(&guard);
+    // More than the address space; and more than the kernel maps, but for Miri, which panics.
+    let sizes: &[usize] = if cfg!(miri) { &[usize::MAX] } else { &[usize::MAX, 1 << 56] };
+    for &size in sizes {
+        let error = map.try_reserve(size, &guard).expect_err("too large");
+        assert!(error.to_string().contains("table"), "{error}");
+    }
+    assert_eq!((map.capacity(&guard), map.try_reserve(5000, &guard)), (capacity, Ok(())));
+    assert!(map.capacity(&guard) >= 5000);
+}
+
+#[test]
+fn reserve_returns_with_room_beside_other_threads() {
+    let _running = deadline();
+    for _ in 0..20 {
+        let map = HashMap::new();
+        thread::scope(|scope| {
+            for thread in 0..3_usize {
+                let map = &map;
+                scope.spawn(move || {
+                    for size in (1..8).map(|power| (300 + thread) << power) {
+                        let guard = rcu::enter();
+                        map.insert(size, (), &guard);
+                        map.reserve(size, &guard);
+                        let capacity = map.capacity(&guard);
+                        assert!(capacity >= size, "room for {capacity}, not for {size}");
+                    }
+                });
+            }
+        });
+    }
+}

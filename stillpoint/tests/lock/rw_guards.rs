@@ -1,0 +1,167 @@
+//! Guards of the reader-writer lock: what they exclude, upgrades and downgrades, and how they are released.
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::thread;
+
+use super::rwlock::{SHORT, opened, with_each_gate};
+use stillpoint::lock::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
+use support::asleep::asleep_in;
+use support::deadline::deadline;
+use support::until::until;
+
+/// Refutes: tried-write-queues
+#[test]
+fn tries_succeed_unless_excluded() {
+    let _running = deadline();
+    with_each_gate((), |lock| {
+        let reads = (lock.read(), lock.try_read().expect("readers coexist"));
+        assert!(lock.is_locked() && !lock.is_locked_exclusive());
+        assert!(lock.try_write().is_none());
+        let upgradable = lock.try_upgradable_read().expect("it coexists with readers");
+        assert!(lock.try_upgradable_read().is_none());
+        assert!(lock.try_read().is_some());
+        drop(reads);
+        assert!(lock.is_locked() && !lock.is_locked_exclusive(), "for an upgradable read");
+        let reads = lock.read();
+        let upgradable = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect_err("there are readers");
+        drop(reads);
+        let write = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect("there are none");
+        assert!(lock.is_locked() && lock.is_locked_exclusive());
+        assert!(lock.try_read().is_none() && lock.try_write().is_none());
+        assert!(lock.try_upgradable_read().is_none());
+        drop(write);
+        assert!(!lock.is_locked() && !lock.is_locked_exclusive());
+        drop(lock.try_write().expect("it is free"));
+        assert!(lock.try_read().is_some());
+    });
+}
+
+#[test]
+fn downgraded_guards_keep_writers_out() {
+    with_each_gate(0, |lock| {
+        let mut write = lock.write();
+        *write = 1;
+        let upgradable = RwLockWriteGuard::downgrade_to_upgradable(write);
+        assert_eq!((*lock.read(), *upgradable), (1, 1));
+        assert!(lock.try_write().is_none() && lock.try_upgradable_read().is_none());
+        let read = RwLockUpgradableReadGuard::downgrade(upgradable);
+        assert!(lock.try_write().is_none() && lock.try_upgradable_read().is_some());
+        drop(read);
+        let read = RwLockWriteGuard::downgrade(lock.write());
+        assert!(lock.try_write().is_none() && lock.try_read().is_some());
+        drop(read);
+        assert!(lock.try_write().is_some());
+    });
+}
+
+#[test]
+fn upgrade_waits_for_readers_and_keeps_writers_out() {
+    let _running = deadline();
+    with_each_gate(0, |lock| {
+        let read = lock.read();
+        let upgradable = lock.upgradable_read();
+        thread::scope(|scope| {
+            let writer = asleep_in(scope, || mem::replace(&mut *lock.write(), 2));
+            let upgrade = scope.spawn({
+                // The guard stays in this thread, so another one upgrades the raw lock.
+                mem::forget(upgradable);
+                let lock = &lock;
+                move || {
+                    // SAFETY: the guard is forgotten, so this thread has its part.
+                    let guard = unsafe { lock.make_upgradable_guard_unchecked() };
+                    *RwLockUpgradableReadGuard::upgrade(guard) = 1;
+                }
+            });
+            until(|| lock.try_read().is_none());
+            assert_eq!(*read, 0);
+            drop(read);
+            upgrade.join().expect("it has written");
+            assert_eq!(writer.join().expect("it has written"), 1);
+        });
+        assert_eq!(*lock.read(), 2);
+    });
+}
+
+#[test]
+fn panic_in_a_section_releases_the_lock() {
+    with_each_gate(0, |lock| {
+        let sections: [&dyn Fn(); 4] = [
+            &|| {
+                let _guard = lock.read();
+                panic!("in a read");
+            },
+            &|| {
+                *lock.write() += 1;
+                let _guard = lock.write();
+                panic!("in a write");
+            },
+            &|| {
+                let _guard = lock.upgradable_read();
+                panic!("in an upgradable read");
+            },
+            &|| {
+                let _guard = RwLockUpgradableReadGuard::upgrade(lock.upgradable_read());
+                panic!("in an upgraded write");
+            },
+        ];
+        for section in sections {
+            catch_unwind(AssertUnwindSafe(section)).expect_err("it panics");
+            assert!(!lock.is_locked());
+            assert!(lock.try_write().is_some());
+        }
+        assert_eq!(*lock.read(), 1);
+    });
+}
+
+#[test]
+fn leaked_guard_of_an_exited_thread_keeps_the_lock() {
+    let _running = deadline();
+    with_each_gate(5, |lock| {
+        thread::scope(|scope| {
+            scope.spawn(|| mem::forget(lock.read())).join().expect("it exits");
+        });
+        assert!(lock.try_write().is_none() && lock.try_write_for(SHORT).is_none());
+        assert_eq!(*lock.read(), 5);
+        // SAFETY: the read of the thread that has exited is released once.
+        unsafe { lock.force_unlock_read() };
+        *lock.try_write().expect("it is free") = 6;
+        assert_eq!(lock.into_inner(), 6);
+    });
+}
+
+#[test]
+fn statics_and_parts_of_values_are_guarded() {
+    static LOCK: RwLock<(u32, u32)> = RwLock::new((1, 2));
+    RwLockWriteGuard::map(LOCK.write(), |pair| &mut pair.0).clone_from(&3);
+    let first = RwLockReadGuard::map(LOCK.read(), |pair| &pair.0);
+    assert_eq!(*first, 3);
+    assert!(LOCK.try_write().is_none());
+    drop(first);
+    // A lock may be moved, with its counters.
+    let lock = opened(vec![1]);
+    let moved = Box::new(lock);
+    moved.write().push(2);
+    assert_eq!(*moved.read(), [1, 2]);
+    assert_eq!(moved.into_inner(), [1, 2]);
+}
+
+#[test]
+fn upgradable_readers_take_turns_with_writers() {
+    let _running = deadline();
+    let (lock, order) = (RwLock::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        let upgradable = lock.upgradable_read();
+        let writer = asleep_in(scope, || {
+            *lock.write() = 1;
+            order.lock().expect("no panic").push("writer");
+        });
+        // Readers coexist with the upgradable one, also while a writer waits for it.
+        assert_eq!(*lock.read() + *upgradable, 0);
+        order.lock().expect("no panic").push("upgradable");
+        drop(upgradable);
+        writer.join().expect("it has written");
+    });
+    assert_eq!(order.into_inner().expect("no panic"), ["upgradable", "writer"]);
+}
