@@ -122,9 +122,11 @@ if claims --from "$scratch/scaled.json"; then echo "false claims hold" >&2; exit
 grep --quiet "$claimed do not hold here" "$scratch/errors"
 
 echo "-- torture flood, with two allocators (ci/torture.sh runs the rest)"
-for features in "" mimalloc; do
-    cargo run --release --package stillpoint-torture --features "$features" --target-dir "$target" -- flood --count 5000000 --stall-seconds 0.5
-    "$target/release/torture" hazard-flood --count 5000000 --writers 2
+for allocator in system mimalloc; do
+    [[ $allocator == system ]] ||
+        cargo build --release --package stillpoint-torture --features mimalloc --target-dir "$target"
+    "$programs/torture" flood --count 5000000 --stall-seconds 0.5
+    "$programs/torture" hazard-flood --count 5000000 --writers 2
 done
 
 echo "-- demo"

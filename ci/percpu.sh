@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests of per-CPU data beyond `cargo test`: with faults at every point of every rseq critical section, with each step
-# broken (the tests must fail), by an old compiler, without optimization, without the C library's registration, with
+# broken (the tests must fail), by an old compiler, without the C library's registration, with
 # rseq denied, under valgrind, single-stepped by a debugger, and in a library that is closed; the assembly of other
 # architectures. Takes two minutes after the builds.
 #
@@ -17,7 +17,6 @@ export CARGO_PROFILE_RELEASE_LTO=off # faster builds; nothing is measured here
 limit=900 # seconds after which a test counts as hanging
 log=$scratch/log
 
-tests=(--test percpu)
 echo "-- faults at every point of every section"
 export RUST_BACKTRACE=0
 # In the folder of `ci/fallback.sh`, with its other crates.
@@ -63,12 +62,9 @@ echo "-- the sections of compilers without labels: Rust $rust_oldest"
 RUSTC_WORKSPACE_WRAPPER=$cfg_faults cargo "+$rust_oldest" test --package stillpoint --release --target-dir target/oldest \
     --quiet --test faults_percpu --test percpu
 
-echo "-- without optimization"
-cargo test --workspace --quiet "${tests[@]}"
-
 echo "-- rseq is denied, and the C library does not register threads"
 torture=${CARGO_TARGET_DIR:-target}/release/torture
-build cargo test --workspace "${tests[@]}"
+build cargo test --workspace --test percpu
 for errno in ENOSYS EPERM; do
     denied=("$torture" seccomp-deny --errno "$errno" rseq --)
     report=$("${denied[@]}" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$torture" probe | sed -n 's/^percpu *//p')
@@ -117,7 +113,7 @@ CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
 
 echo "-- musl: the C library does not register threads"
 RUSTC_WORKSPACE_WRAPPER=$cfg_faults cargo test --package stillpoint --target x86_64-unknown-linux-musl \
-    --target-dir target/faults --quiet "${tests[@]}" --test percpu_memory --test percpu_allocator --test faults_percpu
+    --target-dir target/faults --quiet --test percpu --test percpu_memory --test percpu_allocator --test faults_percpu
 
 echo "-- aarch64: uninterrupted sections, and the fallback"
 # The emulator has no rseq and cannot start programs, so each test runs in its own process, not in a child. Now and then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The probes of the feature `usdt` are those of the tables in docs/probes.md, each once, with as many arguments. Without the feature there are none. (`ci/inlined.sh` compares the fast paths.) The scripts in
-# tools/bpftrace use nothing else, and find out why `examples/traced.rs` is slow.
+# The probes of the feature `usdt` are those of the tables in docs/probes.md, each once, with as many arguments. Without
+# the feature there are none. (`ci/inlined.sh` compares the fast paths.) The scripts in tools/bpftrace use nothing else, and
+# find out why `examples/traced.rs` is slow.
 #
 # Where bpftrace cannot run (it needs root, and a kernel with BPF and uprobes) the exit status is 77, after the other
 # checks. Half a minute after the builds.
@@ -14,11 +15,6 @@ unset STILLPOINT_FENCE RUSTFLAGS
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=false
 # For the stacks.
 export RUSTFLAGS="-C force-frame-pointers=yes"
-
-fail() {
-    echo "$*" >&2
-    exit 1
-}
 
 # documented: prints each probe of the page with the number of its arguments.
 documented() {
@@ -36,7 +32,7 @@ build() { cargo build --quiet --release --package stillpoint --target-dir "targe
 build with --features usdt --example traced
 with=target/probes/with/release/examples
 # As `cargo test` has built it.
-RUSTFLAGS='' cargo build --quiet --package stillpoint --example traced
+RUSTFLAGS='' cargo build --quiet --workspace --example traced
 [[ -z $(probes "${CARGO_TARGET_DIR:-target}/debug/examples/traced") ]] || fail "there are probes without the feature"
 probes $with/traced >"$scratch/probes"
 diff <(documented) <(cut -d' ' -f1,2 "$scratch/probes") || fail "docs/probes.md (<) does not list the probes of the program (>)"
