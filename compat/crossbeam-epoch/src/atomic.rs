@@ -43,13 +43,6 @@ unsafe impl<T: ?Sized + Pointable + Send + Sync> Sync for Atomic<T> {}
 
 impl<T> Atomic<T> {
     /// Allocates `init`, and creates a pointer to it.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Atomic;
-    /// let number = Atomic::new(1234);
-    /// # // SAFETY: no other thread has the pointer.
-    /// # drop(unsafe { number.into_owned() });
-    /// ```
     pub fn new(init: T) -> Self {
         Self::init(init)
     }
@@ -57,24 +50,11 @@ impl<T> Atomic<T> {
 
 impl<T: ?Sized + Pointable> Atomic<T> {
     /// Allocates a value, which may be unsized, and creates a pointer to it.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Atomic;
-    /// # use std::mem::MaybeUninit;
-    /// let buffer = Atomic::<[MaybeUninit<u8>]>::init(100);
-    /// # // SAFETY: no other thread has the pointer.
-    /// # drop(unsafe { buffer.into_owned() });
-    /// ```
     pub fn init(init: T::Init) -> Self {
         Self::from(Owned::init(init))
     }
 
     /// Creates a null pointer.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Atomic;
-    /// static FIRST: Atomic<String> = Atomic::null();
-    /// ```
     pub const fn null() -> Self {
         Self::from_pointer(ptr::null_mut())
     }
@@ -84,13 +64,6 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     }
 
     /// Loads the pointer.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic};
-    /// # use std::sync::atomic::Ordering::Acquire;
-    /// let first = Atomic::<u32>::null();
-    /// assert!(first.load(Acquire, &epoch::pin()).is_null());
-    /// ```
     #[inline]
     pub fn load<'g>(&self, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
         Shared::from_pointer(self.pointer.load(ord))
@@ -98,43 +71,18 @@ impl<T: ?Sized + Pointable> Atomic<T> {
 
     /// Loads the pointer, so that what depends on it comes after what was done before it was stored. Here, an
     /// [Acquire](Ordering::Acquire) load.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic};
-    /// let first = Atomic::<u32>::null();
-    /// assert!(first.load_consume(&epoch::pin()).is_null());
-    /// ```
     #[inline]
     pub fn load_consume<'g>(&self, guard: &'g Guard) -> Shared<'g, T> {
         self.load(Ordering::Acquire, guard)
     }
 
     /// Stores `new`, which is an [`Owned`] or a [`Shared`]. The previous pointer is forgotten.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{Atomic, Owned};
-    /// # use std::sync::atomic::Ordering::Release;
-    /// let first = Atomic::null();
-    /// first.store(Owned::new(1), Release);
-    /// # // SAFETY: no other thread has the pointer.
-    /// # drop(unsafe { first.into_owned() });
-    /// ```
     #[inline]
     pub fn store<P: Pointer<T>>(&self, new: P, ord: Ordering) {
         self.pointer.store(new.into_pointer(), ord);
     }
 
     /// Stores `new` and returns the previous pointer.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic, Shared};
-    /// # use std::sync::atomic::Ordering::AcqRel;
-    /// let first = Atomic::new(1);
-    /// let guard = &epoch::pin();
-    /// let old = first.swap(Shared::null(), AcqRel, guard);
-    /// // SAFETY: no other thread can load it.
-    /// unsafe { guard.defer_destroy(old) };
-    /// ```
     #[inline]
     pub fn swap<'g, P: Pointer<T>>(&self, new: P, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
         Shared::from_pointer(self.pointer.swap(new.into_pointer(), ord))
@@ -147,18 +95,6 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// # Errors
     ///
     /// If the pointer is another one. The error has it, and gives `new` back.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic, Owned, Shared};
-    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
-    /// let first = Atomic::<u32>::null();
-    /// let guard = &epoch::pin();
-    /// let one = first.compare_exchange(Shared::null(), Owned::new(1), AcqRel, Acquire, guard).unwrap();
-    /// let error = first.compare_exchange(Shared::null(), Owned::new(2), AcqRel, Acquire, guard).unwrap_err();
-    /// assert_eq!((error.current, *error.new), (one, 2));
-    /// # // SAFETY: no other thread has the pointer.
-    /// # drop(unsafe { first.into_owned() });
-    /// ```
     #[inline]
     pub fn compare_exchange<'g, P>(
         &self,
@@ -182,22 +118,6 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// # Errors
     ///
     /// If `new` was not stored.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic};
-    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
-    /// /// Marks the node that `next` leads to.
-    /// fn mark<T>(next: &Atomic<T>) {
-    ///     let guard = &epoch::pin();
-    ///     let mut current = next.load(Acquire, guard);
-    ///     while let Err(error) =
-    ///         next.compare_exchange_weak(current, current.with_tag(1), AcqRel, Acquire, guard)
-    ///     {
-    ///         current = error.current;
-    ///     }
-    /// }
-    /// # mark(&Atomic::<u32>::null());
-    /// ```
     #[inline]
     pub fn compare_exchange_weak<'g, P>(
         &self,
@@ -222,16 +142,6 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// # Errors
     ///
     /// If `func` returns `None`: the pointer as it is.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic};
-    /// # use std::sync::atomic::Ordering::SeqCst;
-    /// let next = Atomic::<u32>::null();
-    /// let guard = &epoch::pin();
-    /// let mark = || next.fetch_update(SeqCst, SeqCst, guard, |p| (p.tag() == 0).then(|| p.with_tag(1)));
-    /// assert_eq!(mark().unwrap().tag(), 0);
-    /// assert_eq!(mark().unwrap_err().tag(), 1);
-    /// ```
     pub fn fetch_update<'g, F>(
         &self,
         set_order: Ordering,
@@ -295,45 +205,18 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     }
 
     /// Clears the bits of the tag that `val` does not have. Returns the previous pointer.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic, Shared};
-    /// # use std::sync::atomic::Ordering::SeqCst;
-    /// let next = Atomic::<u32>::from(Shared::null().with_tag(3));
-    /// let guard = &epoch::pin();
-    /// assert_eq!(next.fetch_and(2, SeqCst, guard).tag(), 3);
-    /// assert_eq!(next.load(SeqCst, guard).tag(), 2);
-    /// ```
     #[inline]
     pub fn fetch_and<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
         self.change(ord, |address| address & (val | !tag_mask::<T>()))
     }
 
     /// Sets the bits of `val` in the tag. Returns the previous pointer.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic, Shared};
-    /// # use std::sync::atomic::Ordering::SeqCst;
-    /// let next = Atomic::<u32>::from(Shared::null().with_tag(1));
-    /// let guard = &epoch::pin();
-    /// assert_eq!(next.fetch_or(2, SeqCst, guard).tag(), 1);
-    /// assert_eq!(next.load(SeqCst, guard).tag(), 3);
-    /// ```
     #[inline]
     pub fn fetch_or<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
         self.change(ord, |address| address | (val & tag_mask::<T>()))
     }
 
     /// Flips the bits of `val` in the tag. Returns the previous pointer.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic, Shared};
-    /// # use std::sync::atomic::Ordering::SeqCst;
-    /// let next = Atomic::<u32>::from(Shared::null().with_tag(1));
-    /// let guard = &epoch::pin();
-    /// assert_eq!(next.fetch_xor(3, SeqCst, guard).tag(), 1);
-    /// assert_eq!(next.load(SeqCst, guard).tag(), 2);
-    /// ```
     #[inline]
     pub fn fetch_xor<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
         self.change(ord, |address| address ^ (val & tag_mask::<T>()))
@@ -357,20 +240,6 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// # Safety
     ///
     /// The pointer is not null, and no other thread or pointer uses the value.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Atomic;
-    /// # use std::mem;
-    /// struct Cell(Atomic<String>);
-    ///
-    /// impl Drop for Cell {
-    ///     fn drop(&mut self) {
-    ///         // SAFETY: no other thread has the cell, which is never empty.
-    ///         drop(unsafe { mem::take(&mut self.0).into_owned() });
-    ///     }
-    /// }
-    /// # drop(Cell(Atomic::new("a".into())));
-    /// ```
     pub unsafe fn into_owned(self) -> Owned<T> {
         // SAFETY: the caller's contract.
         unsafe { Owned::from_pointer(self.pointer.into_inner()) }
@@ -381,15 +250,6 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// # Safety
     ///
     /// No other thread or pointer uses the value.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Atomic;
-    /// // SAFETY: the pointers were not copied.
-    /// unsafe {
-    ///     assert_eq!(Atomic::new(1).try_into_owned().as_deref(), Some(&1));
-    ///     assert!(Atomic::<u32>::null().try_into_owned().is_none());
-    /// }
-    /// ```
     pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
         // SAFETY: the caller's contract.
         unsafe { Shared::from_pointer(self.pointer.into_inner()).try_into_owned() }

@@ -21,12 +21,6 @@ pub(crate) const MULTI_COPY_ATOMIC: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"));
 
 /// Returns the collector that [`pin`](crate::pin) uses.
-///
-/// ```
-/// use crossbeam_epoch as epoch;
-///
-/// assert_eq!(epoch::pin().collector(), Some(epoch::default_collector()));
-/// ```
 #[inline]
 pub fn default_collector() -> &'static Collector {
     static COLLECTOR: Collector = Collector { own: None };

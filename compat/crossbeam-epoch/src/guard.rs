@@ -12,15 +12,6 @@ use crate::shared::Shared;
 ///
 /// A thread that has no guard yet runs deferred functions first. It blocks, for a second at most, if too many wait because
 /// another thread stays pinned: see the README.
-///
-/// ```
-/// use crossbeam_epoch as epoch;
-///
-/// let guard = epoch::pin();
-/// assert!(epoch::is_pinned());
-/// drop(guard);
-/// assert!(!epoch::is_pinned());
-/// ```
 #[inline]
 #[track_caller]
 pub fn pin() -> Guard {
@@ -28,15 +19,6 @@ pub fn pin() -> Guard {
 }
 
 /// Returns `true` if the current thread has a guard of [`pin`]. Handles of the default collector do not count.
-///
-/// ```
-/// use crossbeam_epoch as epoch;
-///
-/// let handle = epoch::default_collector().register();
-/// let guard = handle.pin();
-/// assert!(handle.is_pinned() && !epoch::is_pinned());
-/// # drop(guard);
-/// ```
 #[inline]
 pub fn is_pinned() -> bool {
     local::is_pinned()
@@ -89,12 +71,6 @@ impl Guard {
     /// further. Unless its closure is larger than a pointer, nothing is allocated for it. Never blocks.
     ///
     /// With an [`unprotected`] guard `f` is called at once.
-    ///
-    /// ```
-    /// use crossbeam_epoch as epoch;
-    ///
-    /// epoch::pin().defer(|| println!("no thread is pinned any more that was"));
-    /// ```
     #[inline]
     #[track_caller]
     pub fn defer<F, R>(&self, f: F)
@@ -112,15 +88,6 @@ impl Guard {
     ///
     /// What `f` uses may be used by any thread, and exists until `f` was called, however late: it borrows nothing from
     /// a stack.
-    ///
-    /// ```
-    /// use crossbeam_epoch::{self as epoch, Owned};
-    ///
-    /// let guard = &epoch::pin();
-    /// let removed = Owned::new(String::from("a node")).into_shared(guard);
-    /// // SAFETY: no other thread has the pointer, and a string may be dropped by any.
-    /// unsafe { guard.defer_unchecked(move || removed.into_owned()) };
-    /// ```
     #[inline]
     #[track_caller]
     pub unsafe fn defer_unchecked<F, R>(&self, f: F)
@@ -142,19 +109,6 @@ impl Guard {
     /// # Safety
     ///
     /// `ptr` is not null. No thread can load it any more or drops its value otherwise, and any thread may drop it.
-    ///
-    /// ```
-    /// use crossbeam_epoch::{self as epoch, Atomic, Owned};
-    /// use std::sync::atomic::Ordering::AcqRel;
-    ///
-    /// let name = Atomic::new("old");
-    /// let guard = &epoch::pin();
-    /// let old = name.swap(Owned::new("new"), AcqRel, guard);
-    /// // SAFETY: no thread can load it any more.
-    /// unsafe { guard.defer_destroy(old) };
-    /// # // SAFETY: no other thread has the pointer.
-    /// # drop(unsafe { name.into_owned() });
-    /// ```
     #[inline]
     #[track_caller]
     pub unsafe fn defer_destroy<T: ?Sized + Pointable>(&self, ptr: Shared<'_, T>) {
@@ -199,16 +153,6 @@ impl Guard {
     }
 
     /// Unpins and pins the thread, or the handle, if this is its only guard.
-    ///
-    /// ```
-    /// use crossbeam_epoch as epoch;
-    ///
-    /// let mut guard = epoch::pin();
-    /// for _ in 0..1000 {
-    ///     // Functions that were deferred meanwhile may run.
-    ///     guard.repin();
-    /// }
-    /// ```
     #[inline]
     pub fn repin(&mut self) {
         match &mut *self.section {
@@ -233,14 +177,6 @@ impl Guard {
 
     /// Calls `f` while the thread, or the handle, is unpinned, if this is its only guard. Pins it again, also if `f`
     /// panics.
-    ///
-    /// ```
-    /// use crossbeam_epoch as epoch;
-    ///
-    /// let mut guard = epoch::pin();
-    /// assert!(!guard.repin_after(|| epoch::is_pinned()));
-    /// assert!(epoch::is_pinned());
-    /// ```
     pub fn repin_after<F, R>(&mut self, f: F) -> R
     where
         F: FnOnce() -> R,
@@ -263,12 +199,6 @@ impl Guard {
     }
 
     /// Returns the guard's collector, or `None` for an [`unprotected`] guard.
-    ///
-    /// ```
-    /// use crossbeam_epoch as epoch;
-    ///
-    /// assert!(epoch::pin().collector() == epoch::pin().collector());
-    /// ```
     #[inline]
     pub fn collector(&self) -> Option<&Collector> {
         match &*self.section {
@@ -311,31 +241,6 @@ impl fmt::Debug for Guard {
 ///
 /// Values that are loaded with it are not freed meanwhile: because no other thread changes the pointers, or only ones
 /// that lead to values which are never freed.
-///
-/// ```
-/// use crossbeam_epoch::{self as epoch, Atomic};
-/// use std::sync::atomic::Ordering::Relaxed;
-///
-/// struct Stack(Atomic<Node>);
-///
-/// struct Node {
-///     next: Atomic<Node>,
-/// }
-///
-/// impl Drop for Stack {
-///     fn drop(&mut self) {
-///         // SAFETY: no other thread has the stack, whose nodes are in it once.
-///         unsafe {
-///             let guard = epoch::unprotected();
-///             let mut next = self.0.load(Relaxed, guard);
-///             while let Some(node) = next.try_into_owned() {
-///                 next = node.next.load(Relaxed, guard);
-///             }
-///         }
-///     }
-/// }
-/// # drop(Stack(Atomic::new(Node { next: Atomic::null() })));
-/// ```
 #[inline]
 pub unsafe fn unprotected() -> &'static Guard {
     struct Unprotected(Guard);

@@ -10,7 +10,8 @@
 //! Then [`pin`] costs what `stillpoint::rcu::enter` does, and executes no fence. What a thread defers waits for a grace
 //! period of a domain of this crate. If much waits behind a thread that stays pinned, [`pin`] blocks for a second at most,
 //! and then for a millisecond now and then; `STILLPOINT_EPOCH_LIMIT=off` in the environment turns that off. The README
-//! says what else is different.
+//! says what else is different. Examples of all functions are in the documentation of crossbeam-epoch; `ci/compat.sh` runs
+//! them on this crate.
 //!
 //! ```
 //! use crossbeam_epoch::{self as epoch, Atomic, Owned};

@@ -41,24 +41,12 @@ impl<T> Owned<T> {
     /// # Safety
     ///
     /// `raw` comes from a `Box` or an `Owned`, and is not used otherwise.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Owned;
-    /// let raw = Box::into_raw(Box::new(1234));
-    /// // SAFETY: comes from a box, and is not used again.
-    /// assert_eq!(*unsafe { Owned::from_raw(raw) }, 1234);
-    /// ```
     #[track_caller]
     pub unsafe fn from_raw(raw: *mut T) -> Self {
         Self { pointer: aligned(raw), _owns: PhantomData }
     }
 
     /// Returns the value in its box. The tag is lost.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Owned;
-    /// assert_eq!(*Owned::new(1234).with_tag(1).into_box(), 1234);
-    /// ```
     pub fn into_box(self) -> Box<T> {
         let pointer = mem::ManuallyDrop::new(self).untagged();
         // SAFETY: values that have a size are in boxes, and the destructor of `self` does not run.
@@ -66,11 +54,6 @@ impl<T> Owned<T> {
     }
 
     /// Allocates `init`.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Owned;
-    /// assert_eq!(*Owned::new(1234), 1234);
-    /// ```
     #[inline]
     pub fn new(init: T) -> Self {
         Self::init(init)
@@ -79,11 +62,6 @@ impl<T> Owned<T> {
 
 impl<T: ?Sized + Pointable> Owned<T> {
     /// Allocates a value, which may be unsized: see [`Pointable`].
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Owned;
-    /// assert_eq!(*Owned::<u32>::init(1234), 1234);
-    /// ```
     #[inline]
     pub fn init(init: T::Init) -> Self {
         // SAFETY: the implementations return aligned addresses.
@@ -92,35 +70,17 @@ impl<T: ?Sized + Pointable> Owned<T> {
 
     /// Makes it a pointer that can be copied. The value leaks unless that is stored, destroyed, or made
     /// [owned](Shared::into_owned) again.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Owned};
-    /// let guard = &epoch::pin();
-    /// let shared = Owned::new(1234).into_shared(guard);
-    /// // SAFETY: no other thread has the pointer.
-    /// assert_eq!(*unsafe { shared.into_owned() }, 1234);
-    /// ```
     #[inline]
     pub fn into_shared<'g>(self, _: &'g Guard) -> Shared<'g, T> {
         Shared::from_pointer(self.into_pointer())
     }
 
     /// Returns the tag: see [`Shared::tag`].
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Owned;
-    /// assert_eq!(Owned::new(1234).tag(), 0);
-    /// ```
     pub fn tag(&self) -> usize {
         self.pointer.addr() & tag_mask::<T>()
     }
 
     /// Returns the pointer with another tag: see [`Shared::with_tag`].
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Owned;
-    /// assert_eq!(Owned::new(0_u64).with_tag(2).tag(), 2);
-    /// ```
     #[must_use]
     pub fn with_tag(self, tag: usize) -> Self {
         Self { pointer: with_tag::<T>(self.into_pointer(), tag), _owns: PhantomData }
@@ -142,14 +102,6 @@ impl<T: ?Sized + Pointable> Shared<'_, T> {
     /// # Safety
     ///
     /// The pointer is valid and not null, and no other thread or pointer uses the value, now or later.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic};
-    /// # use std::sync::atomic::Ordering::Relaxed;
-    /// let number = Atomic::new(1234);
-    /// // SAFETY: no other thread has the pointer.
-    /// unsafe { drop(number.load(Relaxed, epoch::unprotected()).into_owned()) };
-    /// ```
     pub unsafe fn into_owned(self) -> Owned<T> {
         // SAFETY: the caller's contract.
         unsafe { Owned::from_pointer(self.into_pointer()) }
@@ -160,12 +112,6 @@ impl<T: ?Sized + Pointable> Shared<'_, T> {
     /// # Safety
     ///
     /// As for [`into_owned`](Self::into_owned), unless it is null.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Shared;
-    /// // SAFETY: null.
-    /// assert!(unsafe { Shared::<u32>::null().try_into_owned() }.is_none());
-    /// ```
     pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
         // SAFETY: the caller's contract.
         (!self.is_null()).then(|| unsafe { self.into_owned() })

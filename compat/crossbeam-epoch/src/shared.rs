@@ -32,11 +32,6 @@ pub struct Shared<'g, T: 'g + ?Sized + Pointable> {
 
 impl<'g, T> Shared<'g, T> {
     /// Returns the pointer without its tag.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Shared;
-    /// assert!(Shared::<u32>::null().with_tag(1).as_raw().is_null());
-    /// ```
     #[inline]
     pub fn as_raw(&self) -> *const T {
         self.untagged().cast()
@@ -45,11 +40,6 @@ impl<'g, T> Shared<'g, T> {
 
 impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// Creates a null pointer.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Shared;
-    /// assert!(Shared::<u32>::null().is_null());
-    /// ```
     pub const fn null() -> Self {
         Self::from_pointer(ptr::null_mut())
     }
@@ -65,11 +55,6 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     }
 
     /// Returns `true` if the pointer is null, whatever its tag.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Shared;
-    /// assert!(Shared::<u32>::null().with_tag(1).is_null());
-    /// ```
     #[inline]
     pub fn is_null(&self) -> bool {
         self.untagged().is_null()
@@ -81,17 +66,6 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     ///
     /// The pointer is valid and not null. Its value was written before the load: the pointer was stored with Release
     /// and loaded with Acquire, for example.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic};
-    /// # use std::sync::atomic::Ordering::Acquire;
-    /// let number = Atomic::new(1234);
-    /// let guard = &epoch::pin();
-    /// // SAFETY: not null, and written by this thread.
-    /// assert_eq!(unsafe { number.load(Acquire, guard).deref() }, &1234);
-    /// # // SAFETY: no other thread has the pointer.
-    /// # drop(unsafe { number.into_owned() });
-    /// ```
     #[inline]
     pub unsafe fn deref(&self) -> &'g T {
         // SAFETY: the caller's contract.
@@ -103,17 +77,6 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// # Safety
     ///
     /// As for [`deref`](Self::deref), and no thread uses the value otherwise.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::{self as epoch, Atomic};
-    /// # use std::sync::atomic::Ordering::Acquire;
-    /// let list = Atomic::new(vec![1]);
-    /// let guard = &epoch::pin();
-    /// // SAFETY: no other thread has the pointer.
-    /// unsafe { list.load(Acquire, guard).deref_mut().push(2) };
-    /// # // SAFETY: no other thread has the pointer.
-    /// # drop(unsafe { list.into_owned() });
-    /// ```
     #[inline]
     pub unsafe fn deref_mut(&mut self) -> &'g mut T {
         // SAFETY: the caller's contract.
@@ -125,12 +88,6 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// # Safety
     ///
     /// As for [`deref`](Self::deref), unless it is null.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Shared;
-    /// // SAFETY: null.
-    /// assert_eq!(unsafe { Shared::<u32>::null().as_ref() }, None);
-    /// ```
     #[inline]
     pub unsafe fn as_ref(&self) -> Option<&'g T> {
         // SAFETY: the caller's contract.
@@ -138,22 +95,12 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     }
 
     /// Returns the tag.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Shared;
-    /// assert_eq!(Shared::<u64>::null().with_tag(5).tag(), 5);
-    /// ```
     #[inline]
     pub fn tag(&self) -> usize {
         self.pointer.addr() & tag_mask::<T>()
     }
 
     /// Returns the pointer with another tag. Bits of `tag` that there is no room for are ignored.
-    ///
-    /// ```
-    /// # use crossbeam_epoch::Shared;
-    /// assert_eq!(Shared::<u32>::null().with_tag(5).tag(), 1);
-    /// ```
     #[inline]
     #[must_use]
     pub fn with_tag(&self, tag: usize) -> Self {

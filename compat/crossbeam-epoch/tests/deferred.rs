@@ -12,7 +12,7 @@ use std::time::Duration;
 use ::support::counting::{Counting, allocations, freed};
 use crossbeam_epoch::{self as epoch, Collector, Guard, Owned};
 use support::deadline::deadline;
-use support::{Participant, Participants, Tracked};
+use support::{Participant, Participants, Tracked, counter};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -25,11 +25,6 @@ in_all_ways!(
     panic_does_not_keep_others_from_running,
     functions_run_when_their_thread_ends,
 );
-
-/// Returns a counter, which a thread of the library may change as late as it likes.
-fn counter() -> &'static AtomicUsize {
-    Box::leak(Box::default())
-}
 
 fn functions_wait_for_all_that_are_pinned(way: &impl Participants) {
     let ran = counter();

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_epoch::{self as epoch, Collector, Owned};
+use crossbeam_epoch::Owned;
 use support::deadline::{Running, deadline};
-use support::{Participant, Participants, Thread, Tracked};
+use support::{Participant, Participants, Tracked, counter};
 
 /// Tests in one process are pinned at the same time, and would keep each other's functions from running.
 fn alone() -> (MutexGuard<'static, ()>, Running) {
@@ -17,31 +17,8 @@ fn alone() -> (MutexGuard<'static, ()>, Running) {
     (ALONE.lock().unwrap_or_else(PoisonError::into_inner), deadline())
 }
 
-macro_rules! in_all_ways_alone {
-    ($($test:ident),* $(,)?) => {$(
-        mod $test {
-            #[test]
-            fn of_threads() {
-                let _alone = super::alone();
-                super::$test(&super::Thread);
-            }
-
-            #[test]
-            fn of_handles_of_the_default_collector() {
-                let _alone = super::alone();
-                super::$test(super::epoch::default_collector());
-            }
-
-            #[test]
-            fn of_handles_of_a_collector() {
-                let _alone = super::alone();
-                super::$test(&super::Collector::new());
-            }
-        }
-    )*};
-}
-
-in_all_ways_alone!(
+in_all_ways!(
+    inside super::alone;
     two_flushes_run_what_the_thread_has_deferred,
     two_flushes_run_what_ended_threads_have_deferred,
     two_flushes_run_what_a_living_thread_has_deferred,
@@ -52,10 +29,6 @@ in_all_ways_alone!(
     flushes_suffice_beside_threads_that_pin_briefly,
     flush_in_a_function_returns,
 );
-
-fn counter() -> &'static AtomicUsize {
-    Box::leak(Box::default())
-}
 
 fn defer(participant: &impl Participant, count: usize, ran: &'static AtomicUsize) {
     let guard = &participant.pin();

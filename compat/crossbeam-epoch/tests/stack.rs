@@ -5,10 +5,10 @@ mod support;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::thread;
 
-use crossbeam_epoch::{self as epoch, Atomic, Guard, Owned};
-use support::{Participant, Participants, Tracked};
+use crossbeam_epoch::{Atomic, Guard, Owned};
+use support::{Participant, Participants, Tracked, counter};
 
-in_all_ways!(nodes_are_destroyed_once_and_not_too_early, readers_see_whole_values);
+in_all_ways!(nodes_are_destroyed_once_and_not_too_early);
 
 const THREADS: usize = 4;
 const ROUNDS: usize = 20_000;
@@ -78,7 +78,7 @@ impl Stack {
 }
 
 fn nodes_are_destroyed_once_and_not_too_early(way: &impl Participants) {
-    let dropped: &AtomicUsize = Box::leak(Box::default());
+    let dropped = counter();
     let stack = Stack(Atomic::null());
     let popped = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -106,37 +106,4 @@ fn nodes_are_destroyed_once_and_not_too_early(way: &impl Participants) {
     drop(guard);
     participant.until(|| dropped.load(Acquire) >= THREADS * ROUNDS);
     assert_eq!(dropped.load(Acquire), THREADS * ROUNDS);
-}
-
-fn readers_see_whole_values(way: &impl Participants) {
-    let dropped: &AtomicUsize = Box::leak(Box::default());
-    let value = Atomic::new(Life::new(dropped));
-    let replaced = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..THREADS / 2 {
-            scope.spawn(|| {
-                let participant = way.participant();
-                for _ in 0..ROUNDS {
-                    let guard = &participant.pin();
-                    let old = value.swap(Owned::new(Life::new(dropped)), AcqRel, guard);
-                    // SAFETY: no thread finds it any more.
-                    unsafe { guard.defer_destroy(old) };
-                    replaced.fetch_add(1, Relaxed);
-                }
-            });
-            scope.spawn(|| {
-                let participant = way.participant();
-                while replaced.load(Relaxed) < ROUNDS {
-                    let guard = participant.pin();
-                    let read = value.load(Acquire, &guard);
-                    // SAFETY: the guard protects it.
-                    (0..10).for_each(|_| unsafe { read.deref() }.check());
-                }
-            });
-        }
-    });
-    // SAFETY: the threads have ended.
-    drop(unsafe { value.load(Relaxed, epoch::unprotected()).into_owned() });
-    way.participant().until(|| dropped.load(Acquire) > replaced.load(Relaxed));
-    assert_eq!(dropped.load(Acquire), replaced.into_inner() + 1);
 }

@@ -78,30 +78,34 @@ impl Participants for Collector {
     }
 }
 
-/// Has the test run in all ways to pin.
+/// Returns a counter, which a thread of the library may change as late as it likes.
+pub fn counter() -> &'static AtomicUsize {
+    Box::leak(Box::default())
+}
+
+/// Has the test run in all ways to pin, each inside `deadline`, or inside what another function returns.
 #[macro_export]
 macro_rules! in_all_ways {
-    ($($test:ident),* $(,)?) => {$(
+    (inside $begin:path; $($test:ident),* $(,)?) => {$(
         mod $test {
-            use $crate::support::{Thread, deadline::deadline};
-
             #[test]
             fn of_threads() {
-                let _running = deadline();
-                super::$test(&Thread);
+                let _running = $begin();
+                super::$test(&$crate::support::Thread);
             }
 
             #[test]
             fn of_handles_of_the_default_collector() {
-                let _running = deadline();
+                let _running = $begin();
                 super::$test(crossbeam_epoch::default_collector());
             }
 
             #[test]
             fn of_handles_of_a_collector() {
-                let _running = deadline();
+                let _running = $begin();
                 super::$test(&crossbeam_epoch::Collector::new());
             }
         }
     )*};
+    ($($test:ident),* $(,)?) => { in_all_ways! { inside $crate::support::deadline::deadline; $($test),* } };
 }
