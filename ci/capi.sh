@@ -7,11 +7,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 
-fail() {
-    echo "$*" >&2
-    exit 1
-}
-
 for tool in gcc g++ clang clang++ cmake pkg-config valgrind; do
     command -v "$tool" >/dev/null || fail "CANNOT CHECK: $tool is not installed (ci/setup.sh)"
 done

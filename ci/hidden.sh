@@ -7,11 +7,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 
-fail() {
-    echo "$*" >&2
-    exit 1
-}
-
 # listed PACKAGE FEATURES MANIFEST: lists the package.
 listed() {
     cargo "+$rust_nightly" rustdoc --quiet --lib --package "$1" --features "$2" --manifest-path "$3" \

@@ -9,10 +9,6 @@ cd "$(dirname "$0")/.."
 source ci/lib.sh
 source ci/pin.sh
 
-fail() {
-    echo "$*" >&2
-    exit 1
-}
 for tool in valgrind objdump; do command -v $tool >/dev/null || fail "CANNOT CHECK: there is no $tool (ci/setup.sh)"; done
 
 package=target/inlined/package

@@ -5,6 +5,12 @@ source ci/versions.sh
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
 
+# fail WHAT: ends the check.
+fail() { echo "FAILED    $*" >&2; exit 1; }
+
+# cannot WHY: ends a check that this machine cannot run (see .ci/run).
+cannot() { echo "CANNOT CHECK: $*" >&2; exit 77; }
+
 # build COMMAND...: builds the test programs of a `cargo test` command, and stores their paths by name in `binary`.
 declare -A binary
 build() {

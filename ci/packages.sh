@@ -6,8 +6,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 
-cannot() { echo "CANNOT CHECK: $*" >&2; exit 77; }
-fail() { echo "FAILED    $*" >&2; exit 1; }
 ((EUID == 0)) || cannot "only root may change the root of a process"
 for tool in dpkg-buildpackage dh help2man lintian mmdebstrap; do
     command -v $tool >/dev/null || cannot "there is no $tool"

@@ -8,16 +8,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 
-fail() {
-    echo "FAILED    $*" >&2
-    exit 1
-}
-
-cannot() {
-    echo "== CANNOT CHECK the locks in the C library's place: $*" >&2
-    exit 77
-}
-
 [[ $(uname -m) == x86_64 ]] || cannot "the machine is not x86-64"
 command -v gcc >/dev/null || cannot "there is no gcc (ci/setup.sh installs it)"
 target=$PWD/target/pthread-checks

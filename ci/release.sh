@@ -12,8 +12,6 @@ folders=(stillpoint collections integrations/tokio)
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 export CARGO_PROFILE_DEV_DEBUG=false
 
-fail() { echo "$*" >&2; exit 1; }
-
 echo "-- what is published"
 cargo metadata --no-deps --format-version 1 >"$scratch/metadata"
 # In the order of `published`; no other package can be published by mistake.

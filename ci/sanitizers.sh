@@ -11,15 +11,10 @@ limit=600 # seconds after which a program counts as hanging
 export RUST_BACKTRACE=0
 log=$scratch/log
 
-cannot() {
-    echo "CANNOT CHECK: $*" >&2
-    exit 77 # see .ci/run
-}
-
-fail() {
+# reports WHAT: ends the check, and shows what the program has written.
+reports() {
     cat "$log" >&2
-    echo "$*" >&2
-    exit 1
+    fail "$*"
 }
 
 # passes WHAT COMMAND...: the command succeeds, and nothing is reported.
@@ -27,8 +22,8 @@ passes() {
     local what=$1 begin=$SECONDS status=0
     shift
     timeout "$limit" "$@" >"$log" 2>&1 || status=$?
-    ((status == 0)) || fail "$what: status $status"
-    grep --quiet -E '^(ended|test result: ok\. [1-9])' "$log" || fail "$what: did not run"
+    ((status == 0)) || reports "$what: status $status"
+    grep --quiet -E '^(ended|test result: ok\. [1-9])' "$log" || reports "$what: did not run"
     printf 'clean     %-40s %3d s\n' "$what" $((SECONDS - begin))
 }
 
@@ -39,7 +34,7 @@ detects() {
     passes "wrong $step taken" "$@" "$step" taken
     # In a subshell, which writes the message about a crash to the log.
     (timeout "$limit" "$@" "$step" left-out) >"$log" 2>&1 || status=$?
-    ((status == code)) && grep --quiet -E "$report" "$log" || fail "SURVIVES  $step: status $status, no report of $report"
+    ((status == code)) && grep --quiet -E "$report" "$log" || reports "SURVIVES  $step: status $status, no report of $report"
     printf 'reported  %-40s %s\n' "wrong $step left-out" "$(grep -m1 -oE "$report" "$log")"
 }
 

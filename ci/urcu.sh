@@ -13,16 +13,6 @@ if ((EUID == 0)) && [[ ! ${IN_NAMESPACE-} ]] && unshare --mount true 2>/dev/null
 fi
 source ci/lib.sh
 
-fail() {
-    echo "FAILED    $*" >&2
-    exit 1
-}
-
-cannot() {
-    echo "== CANNOT CHECK the libraries in liburcu's place: $*" >&2
-    exit 77
-}
-
 # unchecked WHY: a part is left out. The others are checked, and the status is 77 at the end.
 is_incomplete=
 unchecked() {
