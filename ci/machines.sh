@@ -67,7 +67,7 @@ collect() {
         "${names[@]}" | copy "$folder" test-
     mv "$folder/test-torture" "$folder/torture"
     [[ $arch == x86_64 ]] || # With the features that the lab selects, so that dependencies need not be built again.
-        RUSTC_WORKSPACE_WRAPPER=$PWD/ci/machines/with-faults.sh "${cargo[@]}" --features _lab \
+        RUSTC_WORKSPACE_WRAPPER=$PWD/ci/cfg/stillpoint_faults "${cargo[@]}" --features _lab \
             --test faults_percpu | copy "$folder" ""
 }
 
