@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # ci/api.sh DIR: lists the public API of each published package, as in ci/api/. The toolchain is RUSTUP_TOOLCHAIN, a
-# nightly.
+# nightly. Of implementations of traits only the types are listed: what functions and constants they have, the trait says.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 
 # list PACKAGE MANIFEST FEATURES
 list() {
-    cargo public-api --manifest-path "$2" --target-dir target/api ${3:+--features "$3"} -sss >"$out/$1.txt" 2>"$out/log" ||
+    cargo public-api --manifest-path "$2" --target-dir target/api ${3:+--features "$3"} -sss 2>"$out/log" >"$out/all" ||
         { cat "$out/log" >&2; return 1; }
+    awk '
+        /^(unsafe )?impl/ { type = match($0, /^(unsafe )?impl.* for /) ? substr($0, RLENGTH + 1) : ""; sub(/ where .*/, "", type) }
+        type == "" || !/^pub (const |unsafe |extern "C" )*(fn|const) / || !index($0, " " type "::")
+    ' "$out/all" >"$out/$1.txt"
 }
 list stillpoint stillpoint/Cargo.toml lock_api_05,metrics,statistics-page,tracing
 list stillpoint-collections collections/Cargo.toml ""
 list stillpoint-tokio integrations/tokio/Cargo.toml ""
-rm "$out/log"
+rm "$out"/{log,all}
