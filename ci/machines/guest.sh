@@ -69,13 +69,13 @@ faults() {
     passes 300 "faults, single ones" faults_percpu --nocapture --test-threads=1 --skip $test
     grep -E '^[a-z_]+: .*(left|lost|owners|twice|threads|torn|signal)' /tmp/log | sed 's/^/        unarmed: /'
     # As in the comments of the tests.
-    refutes room-not-checked full_stack_refuses
-    refutes stop-not-checked stopped_area_takes_nothing_until_it_is_reopened
+    refutes room-not-checked pool::full_stack_refuses
+    refutes stop-not-checked pool::stopped_area_takes_nothing_until_it_is_reopened
     refutes committed-early $test
     # Detected only if the C library registers threads.
     if stillpoint probe | grep -q 'the C library registers each thread'; then
         refutes sign-not-checked unregistered_thread_never_commits
-        refutes interrupted-pop-finds-nothing interrupted_pop_is_retried
+        refutes interrupted-pop-finds-nothing pool::interrupted_pop_is_retried
     else
         echo "        not tried: sign-not-checked, interrupted-pop-finds-nothing"
     fi

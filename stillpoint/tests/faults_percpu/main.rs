@@ -4,16 +4,19 @@
 //! at a point runs a signal handler in the middle of a section, which does what the test asks for.
 #![cfg(stillpoint_faults)]
 
+mod operations;
+mod pool;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Barrier, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{hint, mem, process, ptr, thread};
 
+use operations::operations;
 use stillpoint::percpu::faults::{self, Fault, POINTS};
-use stillpoint::percpu::{Counter, Histogram, Pool, RefCount};
+use stillpoint::percpu::{Counter, RefCount};
 use support::deadline::deadline;
-use support::fork;
 use support::rseq;
 use support::time_limit::repetitions;
 use support::variants::in_each_variant;
@@ -96,7 +99,7 @@ extern "C" fn on_trap(_signal: libc::c_int, _info: *mut libc::siginfo_t, context
 }
 
 /// Lets one test run at a time: faults belong to the process.
-fn alone() -> MutexGuard<'static, ()> {
+fn alone() -> impl Sized {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: sigaction is plain data, for which zero is a value; the handler runs at the points only, where its thread
@@ -110,7 +113,23 @@ fn alone() -> MutexGuard<'static, ()> {
     CPUS.get_or_init(rseq::allowed_cpus);
     (0..POINTS).for_each(|point| faults::set(point, Fault::None));
     EVERY_TIME.store(false, Relaxed);
-    one
+    (one, deadline())
+}
+
+/// [`alone`], on the first CPU.
+fn alone_on_one_cpu() -> impl Sized {
+    let alone = alone();
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    alone
+}
+
+/// Returns two CPUs, if the process may run on more than one.
+fn two_cpus() -> Option<[usize; 2]> {
+    let two = rseq::allowed_cpus().first_chunk().copied();
+    if two.is_none() {
+        eprintln!("not checked on one CPU");
+    }
+    two
 }
 
 /// Has the next thread at `point` do `action`.
@@ -170,127 +189,12 @@ fn under_fault(operation: &dyn Operation, point: usize, action: Action, unregist
     operation.check(counted.runs.into_inner());
 }
 
-struct Add(Counter);
-
-impl Operation for Add {
-    fn run(&self) {
-        self.0.add(3);
-    }
-    fn check(&self, times: u64) {
-        assert_eq!(self.0.sum(), 3 * times);
-    }
-}
-
-struct Record(Histogram);
-
-impl Operation for Record {
-    fn run(&self) {
-        self.0.record(1000);
-    }
-    fn check(&self, times: u64) {
-        let seen = self.0.snapshot();
-        assert_eq!((seen.count(), seen.sum()), (times, 1000 * times));
-    }
-}
-
-/// An object that knows whether it has an owner.
-#[derive(Debug, Default)]
-struct Token(AtomicBool);
-
-impl Token {
-    fn take(&self) {
-        assert!(!self.0.swap(true, AcqRel), "a token has two owners");
-    }
-    fn give(&self) {
-        assert!(self.0.swap(false, AcqRel), "a token is given back twice");
-    }
-}
-
-/// Pops and pushes some tokens.
-struct Exchange {
-    pool: Pool<Token>,
-    made: AtomicUsize,
-    count: usize,
-}
-
-impl Exchange {
-    fn new(count: usize) -> Self {
-        Self { pool: Pool::new(8), made: AtomicUsize::new(0), count }
-    }
-
-    fn take(&self) -> Box<Token> {
-        let token = self.pool.pop();
-        let token = token.inspect(|token| token.take());
-        token.unwrap_or_else(|| {
-            self.made.fetch_add(1, Relaxed);
-            Box::new(Token(AtomicBool::new(true)))
-        })
-    }
-
-    fn refuse(&self, token: Box<Token>) {
-        token.take();
-        drop(token);
-        self.made.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Operation for Exchange {
-    fn run(&self) {
-        let mut tokens = Vec::new();
-        while tokens.len() < self.count {
-            tokens.push(self.take());
-        }
-        tokens.iter().for_each(|token| token.give());
-        let refused = tokens.into_iter().filter_map(|token| self.pool.push(token).err());
-        refused.for_each(|token| self.refuse(token));
-    }
-
-    fn check(&self, _times: u64) {
-        let mut found = Vec::new();
-        while let Some(token) = self.pool.pop() {
-            token.take();
-            found.push(token);
-        }
-        assert_eq!(found.len(), self.made.load(Relaxed), "tokens were lost or doubled");
-    }
-}
-
-/// Gets references, of which it puts one less.
-struct References(RefCount);
-
-impl Operation for References {
-    fn run(&self) {
-        self.0.get();
-        self.0.get();
-        self.0.put();
-    }
-    fn check(&self, times: u64) {
-        assert!(self.0.kill());
-        for _ in 0..times {
-            assert!(!self.0.is_zero(), "gets were lost");
-            self.0.put();
-        }
-        assert!(self.0.is_zero(), "puts were lost");
-    }
-}
-
-fn operations() -> [Box<dyn Operation>; 5] {
-    [
-        Box::new(References(RefCount::new())),
-        Box::new(Add(Counter::new())),
-        Box::new(Record(Histogram::new())),
-        Box::new(Exchange::new(1)),
-        Box::new(Exchange::new(12)),
-    ]
-}
-
 /// Refutes: committed-early
 #[test]
 fn faults_at_every_point_preserve_results() {
     if !in_each_variant(faults_at_every_point_preserve_results) {
         return;
     }
-    let _running = deadline();
     let _alone = alone();
     // All threads are registered, none is, or some are.
     let kinds: [fn(usize) -> bool; 3] = [|_| false, |_| true, |thread| thread == 1];
@@ -331,9 +235,7 @@ fn interrupted_once(operation: &dyn Operation, point: usize) {
 /// Refutes: not-armed
 #[test]
 fn interrupted_section_has_no_effect() {
-    let _running = deadline();
-    let _alone = alone();
-    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let _alone = alone_on_one_cpu();
     for point in 0..POINTS - 1 {
         for operation in operations() {
             interrupted_once(&*operation, point);
@@ -344,12 +246,8 @@ fn interrupted_section_has_no_effect() {
 /// Refutes: not-armed
 #[test]
 fn migrated_add_restarts_on_the_new_cpu() {
-    let _running = deadline();
     let _alone = alone();
-    let cpus = rseq::allowed_cpus();
-    let [first, _, ..] = cpus[..] else {
-        return eprintln!("not checked on one CPU");
-    };
+    let Some([first, _]) = two_cpus() else { return };
     let counter = Counter::new();
     counter.prepare();
     let (stop, others) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -380,34 +278,9 @@ fn migrated_add_restarts_on_the_new_cpu() {
     assert_eq!(counter.sum(), moved + others.into_inner(), "adds were lost");
 }
 
-/// Refutes: cpu-read-before-arming
-#[test]
-fn migrated_push_stores_on_the_new_cpu() {
-    let _running = deadline();
-    let _alone = alone();
-    let cpus = rseq::allowed_cpus();
-    let [first, second, ..] = cpus[..] else {
-        return eprintln!("not checked on one CPU");
-    };
-    let pool = Pool::new(8);
-    for cpu in [second, first] {
-        // The first push on a CPU gives its stack a capacity.
-        rseq::pin(&[cpu]);
-        pool.push(Box::new(0)).expect("there is room");
-    }
-    for point in 0..5 {
-        rseq::pin(&[first]);
-        let before = pool.local_len(second);
-        arm(point, Action::Move);
-        pool.push(Box::new(point)).expect("there is room");
-        assert_eq!(pool.local_len(second), before + 1, "moved at point {point}");
-    }
-}
-
 /// Refutes: retried-forever
 #[test]
 fn always_interrupted_section_uses_the_fallback() {
-    let _running = deadline();
     let _alone = alone();
     for operation in operations() {
         for point in 1..5 {
@@ -444,12 +317,8 @@ fn unregistered_thread_never_commits() {
 #[test]
 fn unregistered_threads_add_to_atomic_words() {
     const ADDS: u64 = 500_000;
-    let _running = deadline();
     let _alone = alone();
-    let cpus = rseq::allowed_cpus();
-    let [first, second, ..] = cpus[..] else {
-        return eprintln!("not checked on one CPU");
-    };
+    let Some([first, second]) = two_cpus() else { return };
     let counter = Counter::new();
     counter.prepare();
     let started = Barrier::new(2);
@@ -472,94 +341,6 @@ fn unregistered_threads_add_to_atomic_words() {
     assert_eq!(counter.sum(), 2 * ADDS, "adds were lost");
 }
 
-/// Refutes: interrupted-pop-finds-nothing
-#[test]
-fn interrupted_pop_is_retried() {
-    let _running = deadline();
-    let _alone = alone();
-    rseq::pin(&rseq::allowed_cpus()[..1]);
-    for point in 1..5 {
-        let pool = Pool::new(4);
-        (0..4).for_each(|number| pool.push(Box::new(number)).expect("there is room"));
-        // Interrupts the fast path, and the first retry.
-        AGAIN.store(1, Relaxed);
-        arm(point, Action::Nothing);
-        let found: Vec<i32> = std::iter::from_fn(|| pool.pop()).map(|number| *number).collect();
-        assert_eq!(found, [3, 2, 1, 0], "interrupted at point {point}");
-        assert_eq!(AGAIN.load(Relaxed), 0);
-    }
-}
-
-/// Forks while another thread has stopped the pool's area of this CPU, and runs `child` in the child.
-fn in_child_with_area_stopped(pool: &Pool<u64>, child: impl FnOnce()) {
-    let cpu = stillpoint::percpu::cpu();
-    let (stopped, fork_may_come) = mpsc::channel();
-    let (forked, may_open) = mpsc::channel::<()>();
-    // Owns `forked`: the thread ends also if the child panics.
-    thread::scope(move |scope| {
-        scope.spawn(move || {
-            pool.with_area_stopped(cpu, || {
-                stopped.send(()).expect("the test receives it");
-                let _ = may_open.recv();
-            });
-        });
-        fork_may_come.recv().expect("the area is stopped");
-        fork::in_child(child);
-        forked.send(()).expect("the thread waits for it");
-    });
-}
-
-/// Refutes: owner-never-dead, push-does-not-reopen
-#[test]
-fn push_reopens_an_area_stopped_at_fork() {
-    let _running = deadline();
-    let _alone = alone();
-    rseq::pin(&rseq::allowed_cpus()[..1]);
-    let (pool, cpus) = (Pool::new(4), stillpoint::percpu::report().cpus());
-    in_child_with_area_stopped(&pool, || {
-        let kept = (0..).take_while(|&number| pool.push(Box::new(number)).is_ok()).count();
-        assert_eq!(kept, 4 * (1 + cpus), "the local stack, and all overflow arrays");
-    });
-}
-
-/// Refutes: pop-does-not-reopen
-#[test]
-fn pop_reopens_an_area_stopped_at_fork() {
-    let _running = deadline();
-    let _alone = alone();
-    rseq::pin(&rseq::allowed_cpus()[..1]);
-    let pool = Pool::new(4);
-    (0..4).for_each(|number| pool.push(Box::new(number)).expect("there is room"));
-    in_child_with_area_stopped(&pool, || {
-        let found: Vec<u64> = std::iter::from_fn(|| pool.pop()).map(|number| *number).collect();
-        assert_eq!(found, [3, 2, 1, 0], "in the order of a stack, as nothing was stolen");
-    });
-}
-
-/// Refutes: room-not-checked
-#[test]
-fn full_stack_refuses() {
-    let _alone = alone();
-    rseq::pin(&rseq::allowed_cpus()[..1]);
-    let (pool, cpus) = (Pool::new(4), stillpoint::percpu::report().cpus());
-    let kept = (0..100).filter(|&number| pool.push(Box::new(number)).is_ok()).count();
-    assert!(kept <= 8 * cpus, "{kept} kept");
-}
-
-/// Refutes: stop-kept, stop-not-checked
-#[test]
-fn stopped_area_takes_nothing_until_it_is_reopened() {
-    let _running = deadline();
-    let _alone = alone();
-    rseq::pin(&rseq::allowed_cpus()[..1]);
-    let (pool, cpu) = (Pool::new(4), stillpoint::percpu::cpu());
-    let push = |number| pool.push(Box::new(number)).expect("there is room");
-    pool.with_area_stopped(cpu, || push(1));
-    assert_eq!((pool.local_len(cpu), pool.len()), (0, 1));
-    push(2);
-    assert_eq!((pool.local_len(cpu), pool.len()), (1, 2));
-}
-
 /// Refutes: gate-not-checked
 #[test]
 fn killed_count_changes_no_words() {
@@ -577,24 +358,20 @@ fn killed_count_changes_no_words() {
 /// Refutes: sections-not-interrupted
 #[test]
 fn kill_aborts_a_section_past_the_gate() {
-    let _running = deadline();
     let _alone = alone();
-    let cpus = rseq::allowed_cpus();
-    if cpus.len() < 2 {
-        return eprintln!("not checked on one CPU");
-    }
+    let Some([first, second]) = two_cpus() else { return };
     for _ in 0..repetitions(1000).max(100) {
         let (count, gets) = (RefCount::new(), AtomicU64::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
-                rseq::pin(&cpus[..1]);
+                rseq::pin(&[first]);
                 arm(3, Action::Delay);
                 while count.try_get() {
                     gets.fetch_add(1, Relaxed);
                 }
                 faults::disarm(3);
             });
-            rseq::pin(&cpus[1..2]);
+            rseq::pin(&[second]);
             while gets.load(Relaxed) < 10 {
                 hint::spin_loop();
             }
@@ -606,61 +383,6 @@ fn kill_aborts_a_section_past_the_gate() {
         }
         assert!(count.is_zero());
     }
-}
-
-/// Refutes: not-interrupted
-#[test]
-fn drain_aborts_a_section_past_the_stop() {
-    let _running = deadline();
-    let _alone = alone();
-    let cpus = rseq::allowed_cpus();
-    if cpus.len() < 2 {
-        return eprintln!("not checked on one CPU");
-    }
-    let pool: Pool<Token> = Pool::new(8);
-    (0..8).for_each(|_| pool.push(Box::default()).expect("there is room"));
-    let (stop, exchanges) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let exchange = || {
-        if let Some(token) = pool.pop() {
-            token.take();
-            hint::spin_loop();
-            token.give();
-            pool.push(token).expect("there is room");
-        }
-    };
-    /// Stops the other thread, also when this one panics.
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Relaxed);
-        }
-    }
-    thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            rseq::pin(&cpus[..1]);
-            while !stop.load(Relaxed) {
-                // Slow between the check of the stop and the commit.
-                faults::set(3, Fault::Delay);
-                exchange();
-                exchanges.fetch_add(1, Relaxed);
-            }
-        });
-        rseq::pin(&cpus[1..2]);
-        let _stop = Stop(&stop);
-        // Only drains during which the other thread runs count.
-        let mut met = 0;
-        while met < 4000 && !other.is_finished() {
-            let before = exchanges.load(Relaxed);
-            let tokens: Vec<_> = std::iter::from_fn(|| pool.pop()).collect();
-            tokens.iter().for_each(|token| token.take());
-            tokens.iter().for_each(|token| token.give());
-            for token in tokens {
-                pool.push(token).expect("the pool has as many tokens as before");
-            }
-            met += u32::from(exchanges.load(Relaxed) != before);
-        }
-    });
-    faults::disarm(3);
 }
 
 #[test]
