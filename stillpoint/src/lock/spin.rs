@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::policy::{Policy, SHORT_PAUSES, SPIN_NS};
-use super::waiter;
+use super::waiter::Waiter;
 use crate::sync::{
     has_normal_policy, is_bound, now, process_cpus, spin_iterations, spin_loop, step, yield_now,
 };
@@ -26,7 +26,7 @@ impl<P: Policy> Yields<P> {
     }
 
     /// Yields the CPU to other threads, if that takes a short time. Returns `true` if so.
-    pub fn yield_cpu(&mut self) -> bool {
+    pub fn yield_cpu(&mut self, waiter: &Waiter) -> bool {
         if self.left == 0 || self.until.is_some_and(|until| now() >= until) {
             return false;
         }
@@ -38,13 +38,13 @@ impl<P: Policy> Yields<P> {
             yield_now();
         }
         // Also if it cannot yield, so as not to find that out at each wait.
-        waiter::with(|waiter| waiter.has_yielded(now()));
+        waiter.has_yielded(now());
         yields
     }
 
     /// As [`yield_cpu`](Self::yield_cpu), for one of the yields that are left.
-    pub fn next(&mut self) -> bool {
-        let yields = self.yield_cpu();
+    pub fn next(&mut self, waiter: &Waiter) -> bool {
+        let yields = self.yield_cpu(waiter);
         if yields {
             step!("yield-not-counted", self.left -= 1);
         }
@@ -101,11 +101,12 @@ mod tests {
 
     use super::*;
     use crate::lock::policy::DefaultPolicy;
+    use crate::lock::waiter::with;
 
     #[test]
     fn thread_bound_to_one_cpu_yields_in_waits_with_a_limit_only() {
         fn yields(until: Option<u64>) -> bool {
-            Yields::<DefaultPolicy>::new(1, until).next()
+            with(|waiter| Yields::<DefaultPolicy>::new(1, until).next(waiter))
         }
         let check = || {
             let all = sched_getaffinity(None).expect("the affinity");

@@ -16,9 +16,9 @@ use core::sync::atomic::AtomicU32;
 
 use super::nodes::{ABANDONED, IDLE, WAITING, table};
 use super::patience::Patience;
-use super::policy::CLOCK_CHECK_EVERY;
+use super::policy::{CLOCK_CHECK_EVERY, SLEEPER_NS};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::step;
+use crate::sync::{now, step};
 
 /// Nodes that a thread keeps at most.
 const OWN_NODES: usize = if cfg!(loom) { 1 } else { 2 };
@@ -220,6 +220,12 @@ impl Waiter {
     /// The thread does not count as one that contends before this `time`.
     pub fn contends_not_before(&self, time: u64) {
         self.contends_since.set(self.contends_since.get().max(time));
+    }
+
+    /// Ends the use of the node of a wait for a condition variable.
+    pub fn finish_wait(&self, id: u32) {
+        self.release(id);
+        self.contends_not_before(now().saturating_add(SLEEPER_NS));
     }
 
     /// Returns `true` if the next steal is to check the clock.

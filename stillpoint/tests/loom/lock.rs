@@ -173,7 +173,7 @@ fn succession(go: fn(&Raw<NoTimeLimits>)) {
     let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(4));
     race_all(&lock, unlock, 2, move |lock, index| match index {
         0 => go(lock),
-        _ => assert!(lock.queue().rejoin(2, None)),
+        _ => assert!(lock.in_queue(|queue| queue.rejoin(2, None))),
     });
     assert_eq!(lock.head(), 3);
 }
@@ -183,7 +183,7 @@ fn succession(go: fn(&Raw<NoTimeLimits>)) {
 fn head_sees_links_of_a_head_that_timed_out() {
     check(0, 2, || {
         succession(|lock| {
-            if lock.queue().dequeue_head(1) {
+            if lock.in_queue(|queue| queue.dequeue_head(1)) {
                 // It holds the lock after all.
                 unlock(lock);
             }
@@ -197,7 +197,7 @@ fn head_sees_links_of_an_unlinking_promoter() {
     check(0, 2, || {
         succession(|lock| {
             table().node(1).state.store(ABANDONED, Relaxed);
-            lock.queue().promote_next(1);
+            lock.in_queue(|queue| queue.promote_next(1));
         });
     });
 }
@@ -213,13 +213,13 @@ fn timed_out_head_sees_links_of_the_previous_head() {
     check(0, 3, || {
         let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(4));
         unlock(&lock);
-        let take = |lock: &Raw<_>| assert!(lock.queue().rejoin(1, None));
+        let take = |lock: &Raw<_>| assert!(lock.in_queue(|queue| queue.rejoin(1, None)));
         race(&lock, take, |lock| {
             while table().node(2).state.load(Relaxed) != HEAD {
                 thread::yield_now();
             }
             // The first head has taken the lock, and does not release it.
-            assert!(!lock.queue().dequeue_head(2));
+            assert!(!lock.in_queue(|queue| queue.dequeue_head(2)));
         });
         assert_eq!(lock.head(), 3);
     });
@@ -231,7 +231,7 @@ fn empty_queue_clears_the_reservation() {
     check(0, 2, || {
         let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(2));
         table().node(2).state.store(ABANDONED, Relaxed);
-        let ((), holds) = race(&lock, unlock_fair, |lock| lock.queue().dequeue_head(1));
+        let ((), holds) = race(&lock, unlock_fair, |lock| lock.in_queue(|queue| queue.dequeue_head(1)));
         // It holds the lock only if it came after the release.
         if holds {
             unlock(&lock);
@@ -278,7 +278,7 @@ fn reserved_lock_cannot_be_stolen() {
     check(0, 2, || {
         let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(2));
         unlock_fair(&lock);
-        let take = |lock: &Raw<_>| assert!(lock.queue().rejoin(1, None));
+        let take = |lock: &Raw<_>| assert!(lock.in_queue(|queue| queue.rejoin(1, None)));
         // The head holds it by then, or has yet to take it.
         race(&lock, take, |lock| assert!(!lock.try_lock()));
     });
@@ -383,7 +383,7 @@ fn node_whose_owner_exits_while_it_is_unlinked_is_freed_once() {
     check(0, 3, || {
         let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(1));
         table().node(1).state.store(ABANDONED, Relaxed);
-        race(&lock, |lock| lock.queue().promote_next(1), |_| table().free_at_exit(1));
+        race(&lock, |lock| lock.in_queue(|queue| queue.promote_next(1)), |_| table().free_at_exit(1));
         // A node that is freed twice follows itself in the stack.
         let free = std::iter::from_fn(|| table().alloc()).take(CAPACITY);
         assert_eq!(free.count(), CAPACITY - 1);

@@ -55,7 +55,7 @@ fn steal_after_the_quantum_reserves_the_lock() {
         assert!((0..RESERVE).all(|time| steals(&lock, time)), "reserved before the quantum is over");
         assert!(steals(&lock, RESERVE), "this one reserves it");
         assert!(!steals(&lock, RESERVE));
-        assert!(lock.queue().rejoin(1, None));
+        assert!(lock.in_queue(|queue| queue.rejoin(1, None)));
     });
 }
 
@@ -105,7 +105,7 @@ fn head_reserves_the_lock_after_its_quantum() {
             PARKS.store(0, Relaxed);
             let lock = Arc::new(Raw::<HeadsReserve>::with_queue(1));
             let l = lock.clone();
-            let head = thread::spawn(move || assert!(l.queue().rejoin(1, None)));
+            let head = thread::spawn(move || assert!(l.in_queue(|queue| queue.rejoin(1, None))));
             for parks in 1..=reserves_at {
                 while PARKS.load(Relaxed) < parks {
                     thread::yield_now();
@@ -138,7 +138,7 @@ fn each_waiter_gets_the_lock_after_a_quantum() {
             // Steals before, and one at the end of the quantum.
             assert_eq!(time - begin, RESERVE + 1);
             assert_eq!(lock.head(), waiter);
-            assert!(lock.queue().rejoin(waiter, None));
+            assert!(lock.in_queue(|queue| queue.rejoin(waiter, None)));
             unlock(&lock);
         }
         assert_eq!(lock.head(), 0);
@@ -154,7 +154,7 @@ fn promoted_waiter_starts_its_quantum() {
         // From an earlier wait.
         table().node(2).reserved_since.store(1, Relaxed);
         set_now(RESERVE);
-        assert!(!lock.queue().dequeue_head(1));
+        assert!(!lock.in_queue(|queue| queue.dequeue_head(1)));
         assert_eq!(table().node(2).reserved_since.load(Relaxed), 0);
         unlock(&lock);
         assert!((RESERVE..=2 * RESERVE).all(|time| steals(&lock, time)));

@@ -38,7 +38,6 @@ use std::{
 use self::list::WaitList;
 #[cfg(not(loom))]
 use super::mutex::api::{RawMutex, after, at};
-use super::policy::SLEEPER_NS;
 use super::waiter::{self, Place};
 use crate::sync::{AtomicUsize, Futex32, Ordering::*, const_unless_loom, now};
 
@@ -110,22 +109,22 @@ impl Condvar {
     /// Appends the caller, which holds `mutex`, to the waiters. Returns its node, or 0 if it has none; `None` if there
     /// are waiters with another mutex.
     fn start_wait(&self, mutex: usize) -> Option<u32> {
-        // The node is in no queue: there is no lock at this address.
-        let Place::Tail(id) = waiter::with(|waiter| waiter.acquire(usize::MAX, false)) else {
-            return Some(0);
-        };
-        let mut list = self.waiters.lock();
-        // Relaxed, both: the lock of the list orders them.
-        let waits = list.is_empty() || self.mutex.load(Relaxed) == mutex;
-        if waits {
-            self.mutex.store(mutex, Relaxed);
-            list.append(id);
-        }
-        list.unlock();
-        if !waits {
-            waiter::with(|waiter| waiter.release(id));
-        }
-        waits.then_some(id)
+        waiter::with(|waiter| {
+            // The node is in no queue: there is no lock at this address.
+            let Place::Tail(id) = waiter.acquire(usize::MAX, false) else { return Some(0) };
+            let mut list = self.waiters.lock();
+            // Relaxed, both: the lock of the list orders them.
+            let waits = list.is_empty() || self.mutex.load(Relaxed) == mutex;
+            if waits {
+                self.mutex.store(mutex, Relaxed);
+                list.append(id);
+            }
+            list.unlock();
+            if !waits {
+                waiter.release(id);
+            }
+            waits.then_some(id)
+        })
     }
 
     /// Sleeps until a notification, or until the clock shows `until`. Returns `true` if the time is over. `id` comes
@@ -134,26 +133,15 @@ impl Condvar {
         if id == 0 {
             return Self::poll(until);
         }
-        // Without time to spin, it does not.
-        if until.is_none_or(|until| until > now().saturating_add(LEAST_NS)) {
-            Self::spin(id);
-        }
-        let is_over = self.waiters.sleep(id, until);
-        Self::finish_wait(id);
-        is_over
-    }
-
-    /// Spins for a notification, if that is likely to be of use.
-    fn spin(id: u32) {
-        waiter::with(|waiter| waiter.patience.spin(|ns| WaitList::spin(id, ns)));
-    }
-
-    /// Ends the use of the node of a wait that is over.
-    fn finish_wait(id: u32) {
         waiter::with(|waiter| {
-            waiter.release(id);
-            waiter.contends_not_before(now().saturating_add(SLEEPER_NS));
-        });
+            // Without time to spin, it does not.
+            if until.is_none_or(|until| until > now().saturating_add(LEAST_NS)) {
+                waiter.patience.spin(|ns| WaitList::spin(id, ns));
+            }
+            let is_over = self.waiters.sleep(id, until);
+            waiter.finish_wait(id);
+            is_over
+        })
     }
 
     /// Sleeps for a moment, as there is no node: the caller then checks its condition. Returns `true` if the time is

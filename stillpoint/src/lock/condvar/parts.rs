@@ -7,6 +7,7 @@ use core::sync::atomic::AtomicU32;
 use super::Condvar;
 use super::list::WaitList;
 use crate::lock::nodes::table;
+use crate::lock::waiter;
 
 impl Condvar {
     /// Appends the caller to the waiters, whatever mutex it holds. Returns the number of its node, or 0 if it has none: it
@@ -27,7 +28,7 @@ impl Condvar {
     #[doc(hidden)]
     pub fn wait_word(id: u32) -> *const AtomicU32 {
         if id != 0 {
-            Self::spin(id);
+            waiter::with(|waiter| waiter.patience.spin(|ns| WaitList::spin(id, ns)));
             WaitList::announce_sleep(id);
         }
         ptr::from_ref(&*table().node(id).state)
@@ -44,7 +45,7 @@ impl Condvar {
             return false;
         }
         let notified = !self.waiters.leave(id);
-        Self::finish_wait(id);
+        waiter::with(|waiter| waiter.finish_wait(id));
         notified
     }
 }

@@ -37,7 +37,7 @@ use crate::lock::nodes::{
 };
 use crate::lock::policy::Policy;
 use crate::lock::spin::Spin;
-use crate::lock::waiter;
+use crate::lock::waiter::Waiter;
 use crate::sync::{Ordering::*, step};
 
 /// The result of an attempt to join the queue.
@@ -50,9 +50,9 @@ enum Enqueued {
     Behind,
 }
 
-/// The wait queue of a lock.
+/// The wait queue of a lock, for the calling thread.
 #[derive(Debug)]
-pub struct WaitQueue<'a, P>(pub &'a LockWord<P>);
+pub struct WaitQueue<'a, P>(pub &'a LockWord<P>, pub &'a Waiter);
 
 impl<P: Policy> WaitQueue<'_, P> {
     /// Takes the lock in the queue, with the node `id`, which the thread keeps if there is a time limit. Returns `true` if the
@@ -92,7 +92,7 @@ impl<P: Policy> WaitQueue<'_, P> {
         let mut word = self.0.load(Relaxed);
         loop {
             if LockWord::<P>::may_steal(word) {
-                match self.0.try_steal(word) {
+                match self.0.try_steal(word, self.1) {
                     Ok(()) => return Enqueued::Acquired,
                     Err(now) => word = now,
                 }
@@ -151,7 +151,7 @@ impl<P: Policy> WaitQueue<'_, P> {
         // Release: publishes what the owner did with the node; pairs with the Acquire in `promote_next`.
         let abandoned = node.state.compare_exchange(WAITING_PARKED, ABANDONED, Release, Relaxed).is_ok();
         if abandoned {
-            waiter::with(|waiter| waiter.abandons(id, self.0.address()));
+            self.1.abandons(id, self.0.address());
         }
         abandoned
     }

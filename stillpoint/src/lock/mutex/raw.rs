@@ -61,7 +61,7 @@ use crate::lock::events::{self, Wait};
 use crate::lock::nodes::{HEAD_PARKED, table};
 use crate::lock::policy::Policy;
 use crate::lock::spin::{Spin, Yields};
-use crate::lock::waiter::{self, Place};
+use crate::lock::waiter::{self, Place, Waiter};
 use crate::sync::{Ordering::*, const_unless_loom, fence, now, step};
 
 /// The queued lock, with the mechanisms and constants of a policy.
@@ -90,9 +90,9 @@ impl<P: Policy> Raw<P> {
         head(self.word.load(Relaxed))
     }
 
-    /// Returns the wait queue.
-    pub fn queue(&self) -> WaitQueue<'_, P> {
-        WaitQueue(&self.word)
+    /// Calls `f` with the wait queue.
+    pub fn in_queue<R>(&self, f: impl FnOnce(&WaitQueue<'_, P>) -> R) -> R {
+        waiter::with(|waiter| f(&WaitQueue(&self.word, waiter)))
     }
 
     /// The caller frees the memory of the lock.
@@ -197,12 +197,11 @@ impl<P: Policy> Raw<P> {
     #[cold]
     fn lock_slow(&self, until: Option<u64>) -> bool {
         let lock = self.word.address();
-        let queue = WaitQueue(&self.word);
         events::contended(lock, Wait::Exclusive);
         let acquired = waiter::with(|waiter| {
             // A thread that may still have a node in the queue does not spin.
             if !waiter.has_abandoned_at(lock) {
-                if self.spin(until) {
+                if self.spin(waiter, until) {
                     return true;
                 }
                 // A place in the queue for no time would burden the others.
@@ -210,6 +209,7 @@ impl<P: Policy> Raw<P> {
                     return false;
                 }
             }
+            let queue = WaitQueue(&self.word, waiter);
             let (id, acquired) = match waiter.acquire(lock, until.is_some()) {
                 Place::Tail(id) => (id, queue.lock(id, until)),
                 Place::Rejoined(id) => (id, queue.rejoin(id, until)),
@@ -227,16 +227,16 @@ impl<P: Policy> Raw<P> {
     ///
     /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
     /// between the loads double up to a bound.
-    fn spin(&self, until: Option<u64>) -> bool {
+    fn spin(&self, waiter: &Waiter, until: Option<u64>) -> bool {
         let mut yields = Yields::<P>::new(P::YIELDS, until);
-        if waiter::with(|waiter| waiter.has_contended_for(self.word.address(), P::YIELD_AFTER_NS, now())) {
-            yields.yield_cpu();
+        if waiter.has_contended_for(self.word.address(), P::YIELD_AFTER_NS, now()) {
+            yields.yield_cpu(waiter);
         }
         let mut spin = Spin::with_backoff(P::BACKOFF_NS);
         loop {
             let word = self.word.load(Relaxed);
             let is_reserved = is_reserved(word);
-            if LockWord::<P>::may_steal(word) && self.word.try_steal(word).is_ok()
+            if LockWord::<P>::may_steal(word) && self.word.try_steal(word, waiter).is_ok()
                 || is_reserved && self.word.try_bypass(word)
             {
                 return true;
@@ -244,7 +244,7 @@ impl<P: Policy> Raw<P> {
             if !is_reserved && spin.pause() {
                 continue;
             }
-            if !yields.next() {
+            if !yields.next(waiter) {
                 return false;
             }
         }

@@ -118,7 +118,7 @@ impl<P: Policy> LockWord<P> {
             word = self.load(Relaxed);
         }
         while Self::may_steal(word) {
-            match self.try_steal(word) {
+            match waiter::with(|waiter| self.try_steal(word, waiter)) {
                 Ok(()) => return true,
                 Err(now) => word = now,
             }
@@ -134,16 +134,16 @@ impl<P: Policy> LockWord<P> {
     /// Takes an open lock, past the queue if there is one. Checks the clock on behalf of the head every few times.
     /// Returns the current word as an error if it is not `word`.
     #[inline]
-    pub fn try_steal(&self, word: u32) -> Result<(), u32> {
+    pub fn try_steal(&self, word: u32, waiter: &Waiter) -> Result<(), u32> {
         if head(word) == 0 {
             // Without a queue, `PARKED` is left over from a waiter that the release has woken. Acquire, here and below:
             // pairs with the Release in `Raw::unlock` and `Raw::unlock_fair`.
             return self.compare_exchange(word, LOCKED, Acquire, Relaxed).map(|_| ());
         }
-        let checks_clock = P::RESERVATION && waiter::with(Waiter::clock_check_due);
+        let checks_clock = P::RESERVATION && waiter.clock_check_due();
         let pending = if checks_clock { self.check_quantum(word) } else { 0 };
         self.compare_exchange(word, word | LOCKED | pending, Acquire, Relaxed)?;
-        waiter::with(Waiter::count_steal);
+        waiter.count_steal();
         Ok(())
     }
 

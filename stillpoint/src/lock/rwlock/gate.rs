@@ -120,6 +120,7 @@ use crate::lock::events::{self, Event, Wait};
 use crate::lock::mutex::raw::Raw;
 use crate::lock::policy::{GATE_YIELDS, Policy};
 use crate::lock::spin::{Spin, Yields};
+use crate::lock::waiter;
 
 pub const SHUT: u64 = 1;
 pub const DRAINING: u64 = 2;
@@ -270,7 +271,7 @@ impl<P: Policy> RawRw<P> {
                     events::contended(self.address(), Wait::Writer);
                     (Spin::with_backoff(P::BACKOFF_NS), Yields::<P>::new(GATE_YIELDS, timeout.end()))
                 });
-                if spin.pause() || yields.next() {
+                if spin.pause() || waiter::with(|waiter| yields.next(waiter)) {
                     continue;
                 }
                 // Relaxed, both: carries nothing.

@@ -13,6 +13,7 @@ use super::gate::{
 use crate::lock::events::{self, Event, Wait};
 use crate::lock::policy::{GATE_YIELDS, Policy};
 use crate::lock::spin::Yields;
+use crate::lock::waiter;
 
 /// How often a writer sums the counters before it sleeps.
 const SUMS: u32 = 100;
@@ -151,7 +152,7 @@ impl<P: Policy> RawRw<P> {
         let held = 'wait: {
             // A reader may need this CPU.
             let mut yields = Yields::<P>::new(GATE_YIELDS, timeout.end());
-            while yields.next() {
+            while waiter::with(|waiter| yields.next(waiter)) {
                 if self.try_hold() == 0 {
                     break 'wait true;
                 }
