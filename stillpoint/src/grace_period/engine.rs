@@ -72,7 +72,7 @@ pub trait ReaderSet {
     /// number of all. For another thread than the leader: if one grace period follows another at that moment, the
     /// answer may be of both.
     #[cfg(feature = "statistics-page")]
-    fn awaited_readers(&self, _waited: Duration, _most: usize) -> Option<(StalledReaders, u64)> {
+    fn awaited_readers(&self, _most: usize) -> Option<(StalledReaders, u64)> {
         None
     }
 
@@ -206,7 +206,7 @@ impl<R: ReaderSet> Engine<R> {
         if waited.is_zero() {
             return None;
         }
-        let (readers, count) = self.readers.awaited_readers(waited, most)?;
+        let (readers, count) = self.readers.awaited_readers(most)?;
         (self.number() == number).then_some((number, waited, readers, count))
     }
 

@@ -169,7 +169,6 @@ pub struct StalledReader {
     pub(crate) registered_at: &'static Location<'static>,
     pub(crate) section_at: Option<&'static Location<'static>>,
     pub(crate) has_exited: bool,
-    pub(crate) waited: Duration,
     /// The end of the report.
     pub(crate) suffix: &'static str,
 }
@@ -267,12 +266,6 @@ impl StalledReader {
     /// [`crate::qsbr`], unless one of its last destructors ends the section.
     pub fn has_exited(&self) -> bool {
         self.has_exited
-    }
-
-    /// Returns how long the thread has been inside at least: since the grace period began to wait. It may have entered
-    /// long before.
-    pub fn inside_for(&self) -> Duration {
-        self.waited
     }
 }
 

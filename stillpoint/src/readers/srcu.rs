@@ -81,8 +81,6 @@
 use core::convert::Infallible;
 use core::num::NonZeroU32;
 use core::panic::Location;
-#[cfg(feature = "statistics-page")]
-use core::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -413,7 +411,7 @@ impl ReaderSet for SrcuReaders {
     }
 
     #[cfg(feature = "statistics-page")]
-    fn awaited_readers(&self, _waited: Duration, most: usize) -> Option<(StalledReaders, u64)> {
+    fn awaited_readers(&self, most: usize) -> Option<(StalledReaders, u64)> {
         // Relaxed: for statistics only.
         let idx = self.reader_line.wake_request.load(Relaxed);
         let sections = (idx != NO_IDX).then(|| self.stalled_sections(Idx::of(idx))).flatten();

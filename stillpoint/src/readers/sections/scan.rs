@@ -74,7 +74,6 @@
 
 use core::mem;
 use core::num::NonZeroU32;
-use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -328,12 +327,11 @@ impl<A: Default + 'static> ThreadReaders<A> {
     }
 
     /// Returns the readers that the leader still waits for, or `None` if all have just left.
-    fn stalled(&self, scan: &PendingScan, waited: Duration) -> Option<StalledReaders> {
+    fn stalled(&self, scan: &PendingScan) -> Option<StalledReaders> {
         // Without `membarrier` a reader may have left unseen, and belong to another thread by now. Then it does not
         // block.
         let still_blocks = |reader: &Reader| self.protocol.blocks(reader, scan.counter);
-        let stalled =
-            |reader| self.stalled_reader(reader, waited, thread_name).filter(|_| still_blocks(reader));
+        let stalled = |reader| self.stalled_reader(reader, thread_name).filter(|_| still_blocks(reader));
         let readers: Vec<_> = self.awaited(scan).filter_map(stalled).collect();
         (!readers.is_empty()).then_some(StalledReaders::Threads(readers))
     }
@@ -342,7 +340,6 @@ impl<A: Default + 'static> ThreadReaders<A> {
     fn stalled_reader(
         &self,
         reader: &Reader,
-        waited: Duration,
         name: impl FnOnce(u32) -> Option<String>,
     ) -> Option<StalledReader> {
         reader.owner_if_still_blocking(|owner| {
@@ -354,7 +351,6 @@ impl<A: Default + 'static> ThreadReaders<A> {
                 registered_at: owner.site,
                 section_at: reader.section_site(),
                 has_exited,
-                waited,
                 suffix: self.protocol.stall_suffix(has_exited),
             }
         })
@@ -427,7 +423,7 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
                 self.awaited.wait_timeout(left, NonZeroU32::MAX, detector.next_report_in());
             }
             left = self.awaited.load(Acquire);
-            detector.check(|waited| self.stalled(&scan, waited));
+            detector.check(|_| self.stalled(&scan));
         }
     }
 
@@ -443,7 +439,7 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
     }
 
     #[cfg(feature = "statistics-page")]
-    fn awaited_readers(&self, waited: Duration, most: usize) -> Option<(StalledReaders, u64)> {
+    fn awaited_readers(&self, most: usize) -> Option<(StalledReaders, u64)> {
         let scan = PendingScan { first: 0, end: self.registry.len(), counter: self.counter.load(Relaxed) };
         let mut readers = Vec::new();
         let mut count = 0;
@@ -456,7 +452,7 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
             // To read a name takes some microseconds.
             let is_named = readers.len() < most;
             let name = |thread| if is_named { thread_name(thread) } else { None };
-            let Some(stalled) = self.stalled_reader(reader, waited, name) else { continue };
+            let Some(stalled) = self.stalled_reader(reader, name) else { continue };
             count += 1;
             if is_named {
                 readers.push(stalled);
