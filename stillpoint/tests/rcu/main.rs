@@ -24,6 +24,7 @@ mod local;
 mod own_destructors;
 mod pointer;
 mod reclaim;
+mod references;
 // Elsewhere than on Linux signal handlers may not use the library.
 #[cfg(not(stillpoint_portable))]
 mod signals;
