@@ -12,38 +12,21 @@ release=$([[ ${1-} != release ]] || echo release)
 
 # Prints the missing packages. liburcu is a peer of the benches, objcopy prepares it, and jq reads their reports. spin
 # explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers, and
-# counts instructions. wine and mingw are for Windows. The compilers, cmake and pkg-config are for the C and C++ interfaces. strace counts system calls, bpftrace
-# runs the scripts for probes,
-# and python3 loads the libraries that take liburcu's place, and has a linker for old C libraries.
+# counts instructions. wine and mingw are for Windows. The compilers, cmake and pkg-config are for the C and C++ interfaces.
+# strace counts system calls, bpftrace runs the scripts for probes, and python3 loads the libraries that take liburcu's
+# place, and has a linker for old C libraries.
 missing() {
-    command -v cc >/dev/null || echo gcc
-    command -v g++ >/dev/null || echo g++
-    command -v clang++ >/dev/null || echo clang
-    command -v cmake >/dev/null || echo cmake
-    command -v make >/dev/null || echo make
-    command -v pkg-config >/dev/null || echo pkg-config
-    command -v objcopy >/dev/null || echo binutils
-    command -v git >/dev/null || echo git
-    command -v patch >/dev/null || echo patch
-    command -v jq >/dev/null || echo jq
-    command -v spin >/dev/null || echo spin
-    command -v gdb >/dev/null || echo gdb
-    command -v strace >/dev/null || echo strace
-    command -v bpftrace >/dev/null || echo bpftrace
-    command -v python3 >/dev/null || echo python3
+    local row
+    # `COMMAND=PACKAGE`, or one name for both.
+    for row in cc=gcc g++ clang++=clang cmake make pkg-config objcopy=binutils git patch jq spin gdb strace bpftrace python3 \
+        valgrind qemu-aarch64=qemu-user aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu \
+        x86_64-w64-mingw32-gcc=gcc-mingw-w64-x86-64 ${release:+dh=debhelper help2man lintian mmdebstrap}; do
+        command -v "${row%=*}" >/dev/null || echo "${row#*=}"
+    done
     python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
-    command -v valgrind >/dev/null || echo valgrind
-    command -v qemu-aarch64 >/dev/null || echo qemu-user
-    command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu
     [[ -f /usr/aarch64-linux-gnu/lib/libc.so.6 ]] || echo libc6-dev-arm64-cross
-    command -v x86_64-w64-mingw32-gcc >/dev/null || echo gcc-mingw-w64-x86-64
     command -v wine >/dev/null || printf "%s\n" wine wine64
     [[ -f $(cc -print-file-name=liburcu-memb.a 2>/dev/null) ]] || echo liburcu-dev
-    [[ $release ]] || return 0
-    command -v dh >/dev/null || echo debhelper
-    command -v help2man >/dev/null || echo help2man
-    command -v lintian >/dev/null || echo lintian
-    command -v mmdebstrap >/dev/null || echo mmdebstrap
 }
 
 # retry COMMAND...: the network may fail for a while.
