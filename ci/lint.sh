@@ -7,8 +7,7 @@ source ci/versions.sh
 cargo clippy --workspace --all-targets \
     --features stillpoint-capi/mixed,stillpoint-integrations/tests,stillpoint-posts/liburcu,stillpoint-service/service,stillpoint-torture/mimalloc \
     -- -D warnings
-cargo clippy --package stillpoint-measure --all-targets -- -D warnings
-cargo clippy --package stillpoint-posts --all-targets -- -D warnings
+cargo clippy --package stillpoint-measure --package stillpoint-posts --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets -- -D warnings
 cargo clippy --package stillpoint-collections --all-targets --features rayon,serde -- -D warnings
 cargo clippy --package stillpoint --all-targets --features lock_api_05,tracing,metrics,section-locations,send_guard,statistics-page,usdt -- -D warnings
