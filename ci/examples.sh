@@ -13,22 +13,19 @@ for program in "${programs[@]}"; do
     timeout 300 "${CARGO_TARGET_DIR:-target}/debug/examples/$program"
 done
 
-echo "-- the page of statistics, with and without all parts, and the command that reads it"
-cargo test --package stillpoint --features section-locations,statistics-page --test statistics_page --quiet
-cargo test --package stillpoint --features statistics-page --doc --quiet statistics_page
+# One set of features for all tests of the library here, which is built once for them. `cargo test` has run those of
+# `stillpoint top`.
+echo "-- the page of statistics, metrics, locks of lock_api 0.5, guards that are Send, stall reports with the places of sections"
+features=(--package stillpoint --features lock_api_05,metrics,section-locations,send_guard,statistics-page,tracing)
+cargo test "${features[@]}" --test statistics_page --test lock --test section_locations --test stall --quiet
+cargo test "${features[@]}" --test fuzz --quiet lock::
+cargo test "${features[@]}" --doc --quiet -- metrics statistics_page
 cargo check --package stillpoint --no-default-features --features statistics-page --quiet
-cargo test --package stillpoint-measure --lib --test top --quiet
 
 echo "-- tracing and metrics, and serde of the maps"
 cargo test --workspace --features stillpoint-integrations/tests --test metrics --test tracing --quiet
-cargo test --package stillpoint --features metrics,tracing --doc --quiet metrics
 cargo test --package stillpoint-collections --features rayon,serde --test hash_map --quiet features::
 
 echo "-- the service on tokio and hyper"
 cargo test --package stillpoint-service --features service --quiet
 timeout 300 "${CARGO_TARGET_DIR:-target}"/debug/service
-
-echo "-- locks of lock_api 0.5, guards that are Send, stall reports with the places of sections"
-features=(--package stillpoint --features lock_api_05,section-locations,send_guard)
-cargo test "${features[@]}" --test lock --test section_locations --test stall --quiet
-cargo test "${features[@]}" --test fuzz --quiet lock::
