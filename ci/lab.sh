@@ -48,13 +48,6 @@ jq --exit-status '([.rows[].system] | unique | length) == 10 and (.ratios | leng
 "$stillpoint" report --from "$scratch/lock.json" --out-dir "$scratch/lock"
 grep --quiet '</svg>' "$scratch/lock/report.html"
 
-echo "-- bench urcu"
-if [[ $(uname -m) == x86_64 ]]; then
-    urcu/install.sh "$scratch/urcu"
-    STILLPOINT_URCU=$scratch/urcu "$stillpoint" bench urcu --seconds 1 --rounds 1 --json "$scratch/urcu.json" | cat
-    jq --exit-status '([.rows[].system] | unique | length) == 2 and (.ratios | length > 0)' "$scratch/urcu.json" >/dev/null
-fi
-
 echo "-- reproduce"
 "$programs/posts" reproduce e1 e2 e3 e4 e5 e6 --seconds 1 --json "$scratch/reproduce.json" | cat
 for experiment in e1 e2 e3 e4 e5 e6; do

@@ -31,16 +31,6 @@ mod liburcu {
             .extra_warnings(true)
             .compile("lab_urcu");
 
-        println!("cargo:rerun-if-changed=peers/urcu_program.c");
-        for (readers, flags) in [("functions", None), ("inlined", Some("-D_LGPL_SOURCE"))] {
-            let mut command = cc::Build::new().get_compiler().to_command();
-            command.args(["-O2", "-pthread", "peers/urcu_program.c"]).args(flags);
-            command.arg("-o").arg(out.join(format!("urcu-{readers}"))).args(["-lurcu-memb", "-lurcu-common"]);
-            let status =
-                command.status().unwrap_or_else(|error| panic!("cannot run the C compiler: {error}"));
-            assert!(status.success(), "peers/urcu_program.c does not compile");
-        }
-
         println!("cargo:rustc-link-search=native={}", out.display());
         for flavor in ["memb", "qsbr"] {
             let original = find(&format!("liburcu-{flavor}.a"));

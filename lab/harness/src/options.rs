@@ -24,7 +24,7 @@ pub struct Options {
     /// Fewer cells, less than two minutes (lock, lock-ablation, map, e6); fewer variants (lock-ablation).
     #[arg(long)]
     quick: bool,
-    /// Another set of cells (lock and its variants): quick, bottleneck, short, ratios, cpus+1, random, bursts, locks.
+    /// Another set of cells: bottleneck, cpus+1 (lock and its variants); copy, churn, growth (map); a program (programs).
     #[arg(long, value_name = "SET")]
     cells: Option<String>,
 }

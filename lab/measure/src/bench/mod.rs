@@ -13,8 +13,6 @@ pub mod read;
 pub mod rwlock;
 pub mod srcu;
 pub mod sync;
-#[cfg(feature = "liburcu")]
-pub mod urcu;
 
 use harness::Options;
 use harness::options::{Offer, parser};
@@ -29,9 +27,8 @@ pub struct Args {
     options: Options,
 }
 
-/// Callbacks last: liburcu keeps a registered worker from then on. All are parts of the report but `urcu`, which needs
-/// installed libraries.
-const BENCHES: [Offer; 15] = [
+/// Callbacks last: liburcu keeps a registered worker from then on. All are parts of the report.
+const BENCHES: [Offer; 14] = [
     ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
     ("sync", "The latency of synchronize()", 60.0, sync::run),
     ("fence", "The process-wide fence", 30.0, fence::run),
@@ -60,22 +57,10 @@ const BENCHES: [Offer; 15] = [
     ("map", "Hash maps: CPU time of operations, latency of gets during a resize, memory", 180.0, map::run),
     ("rwlock", "Reader-writer locks: a read, and throughput and waits beside writers", 60.0, rwlock::run),
     ("programs", "What people write with locks: queues, pools, caches, tables", 300.0, programs::run),
-    ("urcu", "A program compiled for liburcu, on liburcu and on the libraries in its place", 40.0, urcu::run),
     ("callback", "Deferred callbacks: latency, cost, and unreclaimed memory", 60.0, callback::run),
 ];
 
 /// Runs the benches that `args` names.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     args.options.run("bench", std::slice::from_ref(&args.name), &BENCHES)
-}
-
-/// Without liburcu's headers there is no program to run.
-#[cfg(not(feature = "liburcu"))]
-mod urcu {
-    use crate::peers;
-    use harness::{Budget, Recorder, Report};
-
-    pub(super) fn run(_: Budget) -> anyhow::Result<Report> {
-        Ok(Report::new(&Recorder::new("urcu"), peers::missing(&["stillpoint", peers::LIBURCU])))
-    }
 }

@@ -24,27 +24,15 @@ pub struct Cell {
     ncs: u32,
     /// The work without the lock is drawn from an exponential distribution with the mean `ncs`.
     random: bool,
-    /// Acquisitions in a row, before the work without the lock of all of them.
-    burst: u32,
-    /// Locks, of which each acquisition takes one at random.
-    locks: usize,
 }
 
 impl Cell {
     pub const fn new(threads: usize, cs: u32, ncs: u32) -> Self {
-        Self { threads, cs, ncs, random: false, burst: 1, locks: 1 }
+        Self { threads, cs, ncs, random: false }
     }
 
     pub(super) const fn with_random_pauses(self) -> Self {
         Self { random: true, ..self }
-    }
-
-    pub(super) const fn in_bursts(self, burst: u32) -> Self {
-        Self { burst, ..self }
-    }
-
-    pub(super) const fn with_locks(self, locks: usize) -> Self {
-        Self { locks, ..self }
     }
 
     /// Waits of few threads without work are not timed: that would take most of the time.
@@ -59,22 +47,13 @@ impl Cell {
             ("cs_ns", self.cs.into()),
             ("ncs_ns", self.ncs.into()),
         ]);
-        match self {
-            Self { random: true, .. } => usual.with("pauses", "random".into()),
-            Self { burst: 2.., .. } => usual.with("burst", self.burst.into()),
-            Self { locks: 2.., .. } => usual.with("locks", self.locks.into()),
-            _ => usual,
-        }
+        if self.random { usual.with("pauses", "random".into()) } else { usual }
     }
 
-    /// Returns the nanoseconds of work without the lock, after the acquisition number `share` of a thread.
+    /// Returns the nanoseconds of work without the lock.
     #[inline(always)]
-    fn pause(&self, share: u64, random: &mut Rng) -> u32 {
-        if self.burst > 1 && !share.is_multiple_of(u64::from(self.burst)) {
-            return 0;
-        }
-        let mean = self.ncs * self.burst;
-        if self.random { exponential(mean, random.f64()) } else { mean }
+    fn pause(&self, random: &mut Rng) -> u32 {
+        if self.random { exponential(self.ncs, random.f64()) } else { self.ncs }
     }
 }
 
@@ -136,14 +115,14 @@ pub struct Outcome {
 
 /// The threads of `cell` take a lock again and again for `slice`.
 pub fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
-    let locks: Vec<_> = (0..cell.locks).map(|_| CachePadded::new(L::new())).collect();
+    let lock = CachePadded::new(L::new());
     let (controls, work) = (Controls::default(), Work::calibrated());
     let body = || {
         controls.begin();
         if cell.is_timed() {
-            repeat::<L, true>(&locks, cell, work, &controls)
+            repeat::<L, true>(&lock, cell, work, &controls)
         } else {
-            repeat::<L, false>(&locks, cell, work, &controls)
+            repeat::<L, false>(&lock, cell, work, &controls)
         }
     };
     controls.scope(|scope| {
@@ -166,7 +145,7 @@ pub fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
 
 /// A thread. Returns its acquisitions, its CPU time, and its waits.
 fn repeat<L: Lock, const TIMED: bool>(
-    locks: &[CachePadded<L>],
+    lock: &L,
     cell: Cell,
     work: Work,
     controls: &Controls,
@@ -175,7 +154,6 @@ fn repeat<L: Lock, const TIMED: bool>(
     let (mut share, mut own) = (0_u64, 1);
     let begin = thread_cpu_time();
     while !controls.must_stop() || share == 0 {
-        let lock = if locks.len() == 1 { &locks[0] } else { &locks[random.usize(..locks.len())] };
         let begin = TIMED.then(Instant::now);
         let waited = lock.with(|state| {
             let waited = begin.map(|begin| begin.elapsed());
@@ -186,7 +164,7 @@ fn repeat<L: Lock, const TIMED: bool>(
             waits.saturating_record(waited.as_nanos() as u64);
         }
         share += 1;
-        own = work.run(cell.pause(share, &mut random), own);
+        own = work.run(cell.pause(&mut random), own);
     }
     black_box(own);
     (share, thread_cpu_time() - begin, waits)
@@ -200,16 +178,9 @@ mod tests {
     fn random_pauses_have_the_mean_of_the_cell() {
         let mut random = Rng::with_seed(1);
         let cell = Cell::new(1, 0, 1000).with_random_pauses();
-        let pauses: Vec<u32> = (0..100_000).map(|_| cell.pause(1, &mut random)).collect();
+        let pauses: Vec<u32> = (0..100_000).map(|_| cell.pause(&mut random)).collect();
         let mean = pauses.iter().map(|&pause| f64::from(pause)).sum::<f64>() / pauses.len() as f64;
         assert!((950.0..1050.0).contains(&mean), "{mean}");
         assert!(pauses.iter().filter(|&&pause| pause > 2000).count() > 10_000);
-    }
-
-    #[test]
-    fn bursts_end_with_the_pause_of_all_acquisitions() {
-        let cell = Cell::new(1, 0, 100).in_bursts(4);
-        let pauses: Vec<u32> = (1..=8).map(|share| cell.pause(share, &mut Rng::new())).collect();
-        assert_eq!(pauses, [0, 0, 0, 400, 0, 0, 0, 400]);
     }
 }

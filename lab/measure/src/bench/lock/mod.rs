@@ -83,28 +83,9 @@ fn grid() -> Vec<Cell> {
 type Set = fn(usize) -> Vec<Cell>;
 
 /// The sets of cells that can be selected.
-const SETS: [(&str, Set); 8] = [
-    ("quick", |_| QUICK.to_vec()),
+const SETS: [(&str, Set); 2] = [
     ("bottleneck", |_| bottleneck()),
-    // Sections between those of the grid.
-    ("short", |_| product(&[2, 8, 64], &[200, 500], &[1, 5])),
-    // Pauses between those of the grid.
-    ("ratios", |_| product(&[8, 64], &[100, 1000, 10_000], &[2, 3])),
     ("cpus+1", |cpus| product(&[cpus + 1], &[0, 100, 1000, 10_000], &[1, 5])),
-    // Pauses of an exponential distribution.
-    ("random", |_| {
-        let cells = [(300, 650), (1000, 1000), (1000, 5000)];
-        let cells = [8, 32].into_iter().flat_map(|n| cells.map(|(cs, ncs)| Cell::new(n, cs, ncs)));
-        cells.map(Cell::with_random_pauses).collect()
-    }),
-    // 16 acquisitions in a row.
-    ("bursts", |_| {
-        product(&[8, 64], &[100, 1000], &[1, 5]).into_iter().map(|cell| cell.in_bursts(16)).collect()
-    }),
-    // Four locks, taken by the same threads.
-    ("locks", |_| {
-        product(&[8, 64], &[100, 1000, 10_000], &[1]).into_iter().map(|cell| cell.with_locks(4)).collect()
-    }),
 ];
 
 /// Returns the cells in which the lock is all that threads do.

@@ -14,7 +14,6 @@
 //!   `--cells growth` only.
 //! - `op_ns`, `wall_ns`, `bytes` of the map whose pairs are copied, in the grid of parlayhash: 8192 keys, and 8,388,608, with
 //!   up to half of changes; with `--cells copy` only. `stillpoint` is that map there.
-//! - `get_of_many_ns`: a key of `get_many`, beside `get` (see [`many`]); with `--cells many` only.
 //!
 //! Keys and values are 8 bytes, but for the `String` keys of a churn. All maps have the same hasher. `cds_lfht` has a
 //! fixed number of buckets, one for each entry. It is not among the maps that grow: filled by one thread without a
@@ -24,7 +23,6 @@ pub mod churn;
 mod growth;
 mod latency;
 mod load;
-mod many;
 mod memory;
 
 use crate::peers;
@@ -135,17 +133,6 @@ fn bytes(budget: Budget, systems: &mut [System<Measures>], recorder: &mut Record
 
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
-    if budget.cells == Some("many") {
-        let (mut recorder, table) = (Recorder::new("map"), many::table());
-        let mut systems =
-            [System { name: OURS, measure: true }, System { name: "stillpoint-get", measure: false }];
-        Plan::new(budget.quick_instead_of(20.0, 5.0), 250, &[()], &mut systems, [&many::GET]).run(
-            &mut recorder,
-            |(), _| Some(many::config()),
-            |(), system, slice| Ok([many::run(&table, system.measure, slice)]),
-        )?;
-        return Ok(Report::new(&recorder, Vec::new()));
-    }
     if budget.cells == Some("copy") {
         return copied(budget.quick_instead_of(180.0, 30.0));
     }
