@@ -54,7 +54,7 @@ pub extern "C" fn sp_counter_add(counter: &Counter, by: u64) {
 /// Returns the sum of all adds.
 #[unsafe(no_mangle)]
 pub extern "C" fn sp_counter_sum(counter: &Counter) -> u64 {
-    counter.sum()
+    counter.get()
 }
 
 /// Creates an empty pool.

@@ -104,13 +104,13 @@ fn main() {
         }
         scope.spawn(move || control(table, random(u64::MAX), stop));
         let begun = Instant::now();
-        while forever || begun.elapsed() < Duration::from_secs(1) || BILLS.sum() == 0 {
+        while forever || begun.elapsed() < Duration::from_secs(1) || BILLS.get() == 0 {
             thread::sleep(Duration::from_millis(if forever { 1000 } else { 10 }));
             if forever {
                 println!(
                     "{} MB carried, {} bills; {}",
-                    CARRIED.sum() >> 20,
-                    BILLS.sum(),
+                    CARRIED.get() >> 20,
+                    BILLS.get(),
                     qsbr::Global.stats()
                 );
             }
@@ -118,6 +118,6 @@ fn main() {
         stop.store(true, Relaxed);
     });
     qsbr::Global.barrier();
-    println!("{} bytes on {} bills; {} packets refused", BILLED.sum(), BILLS.sum(), REFUSED.sum());
-    assert_eq!(BILLED.sum(), CARRIED.sum(), "a byte was carried after its bill was written");
+    println!("{} bytes on {} bills; {} packets refused", BILLED.get(), BILLS.get(), REFUSED.get());
+    assert_eq!(BILLED.get(), CARRIED.get(), "a byte was carried after its bill was written");
 }

@@ -150,7 +150,7 @@ impl Counter<isize> {
         self.0.fetch_add(by, core::sync::atomic::Ordering::Relaxed);
     }
 
-    pub fn sum(&self) -> isize {
+    pub fn get(&self) -> isize {
         self.0.load(core::sync::atomic::Ordering::Relaxed)
     }
 }

@@ -102,7 +102,7 @@ fn main() {
     let counter = Counter::new();
     count(black_box(&counter));
     count(black_box(&counter));
-    assert_eq!(counter.sum(), 2);
+    assert_eq!(counter.get(), 2);
     let number = Rcu::new(7);
     assert_eq!(one_section(black_box(&number)), 7);
     let domain = Domain::new();

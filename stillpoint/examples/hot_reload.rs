@@ -62,7 +62,7 @@ impl Service {
                 answer.len() / "hello".len(),
                 "settings are mixed up"
             );
-            self.requests.add(1);
+            self.requests.inc();
         }
     }
 
@@ -110,9 +110,9 @@ fn operate(service: &Service, path: &Path) {
     for limit in 2..=5 {
         write(path, &format!("greeting = hello\nlimit = {limit}\n"));
         wait_until("a new limit", &|| service.answer() == "hello".repeat(limit));
-        let refused = service.refused.sum();
+        let refused = service.refused.get();
         write(path, "greeting = hello\nlimit = many\n");
-        wait_until("an invalid limit", &|| service.refused.sum() > refused);
+        wait_until("an invalid limit", &|| service.refused.get() > refused);
         assert_eq!(service.answer(), "hello".repeat(limit));
     }
 }
@@ -144,7 +144,7 @@ fn main() {
     });
 
     rcu::barrier();
-    println!("{} requests; {}", service.requests.sum(), rcu::stats());
+    println!("{} requests; {}", service.requests.get(), rcu::stats());
     // All settings but the last.
     assert_eq!(rcu::stats().done, 4, "old settings have not been dropped");
     fs::remove_file(own).expect("the file is there");

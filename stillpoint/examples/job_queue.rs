@@ -106,7 +106,7 @@ fn report(begun: Instant) {
     let at = |part| Duration::from_nanos(waited.quantile(part).unwrap_or(0));
     println!(
         "{} jobs in {:.1?}; one waited {:.1?} (median), {:.1?} (99%), {:.1?} (longest)",
-        DONE.sum(),
+        DONE.get(),
         begun.elapsed(),
         at(0.5),
         at(0.99),
@@ -139,7 +139,7 @@ fn main() -> io::Result<()> {
     report(begun);
     let jobs = JOBS * PRODUCERS as u64;
     assert_eq!(
-        (DONE.sum(), NUMBERS.sum()),
+        (DONE.get(), NUMBERS.get()),
         (jobs, jobs * (jobs + 1) / 2),
         "a job was not done, or done twice"
     );

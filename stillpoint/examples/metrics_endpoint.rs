@@ -35,14 +35,14 @@ fn request(number: u64) {
         (0..rounds).fold(number, |hash, round| (hash ^ round).wrapping_mul(0x100_0000_01b3)),
     );
     LATENCY.record(begun.elapsed().as_nanos() as u64);
-    REQUESTS.add(1);
+    REQUESTS.inc();
     IN_FLIGHT.add(-1);
 }
 
 /// Returns the text of `/metrics`.
 fn metrics() -> String {
     // Counters first: a request in the sum was recorded in the histogram before.
-    let (requests, in_flight) = (REQUESTS.sum(), IN_FLIGHT.sum());
+    let (requests, in_flight) = (REQUESTS.get(), IN_FLIGHT.get());
     let latency = LATENCY.snapshot();
     let mut text = format!(
         "# TYPE requests_total counter\nrequests_total {requests}\n\

@@ -40,5 +40,5 @@ pub extern "C" fn unloaded_read() {
 /// Returns the sum of the counter.
 #[unsafe(no_mangle)]
 pub extern "C" fn unloaded_sum() -> u64 {
-    COUNTER.sum()
+    COUNTER.get()
 }

@@ -131,7 +131,7 @@ impl<S: Shape, D: Domain> Tables<S, D> {
     /// Returns the number of entries: exact if no thread changes it at the same time.
     pub fn len(&self) -> usize {
         // An add of another thread may be missing, and not the removal that followed.
-        self.entries.sum().max(0) as usize
+        self.entries.get().max(0) as usize
     }
 
     /// Returns the number of entries that the current table has room for.

@@ -97,7 +97,7 @@ impl Data {
 
     /// Counts a request.
     pub fn count(&self, took: Duration) {
-        self.requests.add(1);
+        self.requests.inc();
         self.nanoseconds.record(took.as_nanos() as u64);
     }
 
@@ -107,7 +107,7 @@ impl Data {
         let mut text = format!(
             "# HELP requests Requests answered.\n# TYPE requests counter\nrequests {}\n\
              # HELP seconds The time of a request.\n# TYPE seconds histogram\n",
-            self.requests.sum()
+            self.requests.get()
         );
         for (bound, count) in seen.cumulative(BOUNDS) {
             let seconds = bound as f64 / 1e9;

@@ -151,7 +151,7 @@ impl Containers {
         }
         let Done { added, recorded, pooled, doubled, .. } = &self.done;
         for (what, found, expected) in [
-            ("adds to the counter", self.counter.sum().cast_unsigned(), added),
+            ("adds to the counter", self.counter.get().cast_unsigned(), added),
             ("values in the histogram", self.sizes.snapshot().count(), recorded),
             ("values in the pool", tokens, pooled),
             ("values taken twice", doubled.load(Relaxed), &AtomicU64::new(0)),

@@ -4,6 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr;
+use std::sync::Arc;
 
 use super::guard::Guard;
 use super::ref_cnt::{RefCnt, into_ptr};
@@ -44,6 +45,7 @@ use crate::sync::const_unless_loom;
 /// let cell = ArcCell::new(Arc::new(Cell::new(1)));
 /// std::thread::scope(|s| { s.spawn(|| cell.load().set(2)); });
 /// ```
+#[doc(alias("ArcSwap", "AtomicArc"))]
 pub struct ArcCell<T: RefCnt, S: Strategy<T> = Exact> {
     /// A pointer of [`RefCnt::into_ptr`], with its reference.
     pointer: PublishedPtr<T::Base>,
@@ -63,6 +65,20 @@ impl<T: RefCnt> ArcCell<T> {
     /// Creates a cell that holds `pointer`, with the strategy [`Exact`].
     pub fn new(pointer: T) -> Self {
         Self::with_strategy(pointer, Exact)
+    }
+}
+
+impl<T> ArcCell<Arc<T>> {
+    /// Creates a cell that holds an [`Arc`] of `value`.
+    ///
+    /// ```
+    /// use stillpoint::arc::ArcCell;
+    ///
+    /// let config = ArcCell::from_pointee(String::from("first"));
+    /// assert_eq!(**config.load(), "first");
+    /// ```
+    pub fn from_pointee(value: T) -> Self {
+        Self::new(Arc::new(value))
     }
 }
 
@@ -176,6 +192,7 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
     /// assert_eq!(*visits.update(|visits| Arc::new(**visits + 1)), 7);
     /// assert_eq!(**visits.load(), 8);
     /// ```
+    #[doc(alias = "rcu")]
     pub fn update(&self, mut f: impl FnMut(&T) -> T) -> T {
         loop {
             let guard = self.load();

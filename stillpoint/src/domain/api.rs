@@ -77,6 +77,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     ///
     /// Inside a read-side critical section of the domain, where it would wait for itself, and in a stall hook. Inside a
     /// section of an [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a thread.
+    #[doc(alias = "synchronize_rcu")]
     #[track_caller]
     fn synchronize(&self) {
         let own = reader_outside(self, "synchronize()");
@@ -118,6 +119,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     }
 
     /// Calls `f` in a worker thread after a grace period: see [`rcu::call`](crate::rcu::call).
+    #[doc(alias("call_rcu", "defer"))]
     #[track_caller]
     fn call(&self, f: impl FnOnce() + Send + 'static) {
         self.call_with(f, DeferOptions::new());
@@ -131,6 +133,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     }
 
     /// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
+    #[doc(alias("kfree_rcu", "defer_destroy"))]
     #[inline]
     #[track_caller]
     fn retire<T: Send + 'static>(&self, value: Box<T>) {
@@ -276,6 +279,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// # Panics
     ///
     /// As [`synchronize`](Self::synchronize), and inside a callback of the same domain.
+    #[doc(alias = "rcu_barrier")]
     #[track_caller]
     fn barrier(&self) {
         running::assert_may_wait_for_callbacks(self, "barrier()");

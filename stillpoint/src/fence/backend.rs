@@ -201,6 +201,7 @@ pub fn report() -> &'static Report {
 /// # Panics
 ///
 /// If the kernel denies `membarrier`, although it allowed it when the backend was chosen.
+#[doc(alias("membarrier", "asymmetric_fence"))]
 pub fn heavy() {
     match backend() {
         Backend::Membarrier => heavy_fence::execute(),

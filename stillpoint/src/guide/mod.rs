@@ -101,7 +101,7 @@
 //!     for client in 0..4 {
 //!         let limit = &limit;
 //!         s.spawn(move || {
-//!             REQUESTS.add(1);
+//!             REQUESTS.inc();
 //!             // A guard that lives for one expression is enough for one load ...
 //!             if client < *limit.load(&rcu::enter()) {
 //!                 ADMITTED.lock().push(client);
@@ -113,7 +113,7 @@
 //! // ... and a reference that is used for longer needs a guard that lives as long.
 //! let guard = rcu::enter();
 //! let current = limit.load(&guard);
-//! assert_eq!((*current, REQUESTS.sum(), ADMITTED.lock().len()), (20, 4, 4)); // all are below both limits
+//! assert_eq!((*current, REQUESTS.get(), ADMITTED.lock().len()), (20, 4, 4)); // all are below both limits
 //! ```
 //!
 //! The repository has longer programs in `stillpoint/examples` and `collections/examples`:

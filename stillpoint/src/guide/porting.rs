@@ -89,7 +89,7 @@
 //! | `ArcSwap<Box<dyn Trait>>` | `Rcu<dyn Trait>` |
 //! | `load()`: a `Guard` | [`read()`](crate::rcu::Rcu::read): a [`Ref`](crate::rcu::Ref); or [`load(&guard)`](crate::rcu::Rcu::load) |
 //! | `load_full()`: an `Arc` | `Arc::clone(&pointer.read())` of an `Rcu<Arc<T>>` |
-//! | `store(new)` | [`replace(new)`](crate::rcu::Rcu::replace) |
+//! | `store(new)` | [`store(new)`](crate::rcu::Rcu::store) |
 //! | `swap(new)`: the old `Arc` | `replace(new)`: a [`Retired`](crate::rcu::Retired); `.wait()` or `.await` gives the value |
 //! | `compare_and_swap(&current, new)` | [`compare_exchange(&guard, current, new)`](crate::rcu::Rcu::compare_exchange) |
 //! | `rcu(f)` | [`update(f)`](crate::rcu::Rcu::update) |

@@ -65,6 +65,7 @@ use crate::slots::slot::Slot;
 ///
 /// HazardPointer::new().protect(&Rcu::new(1));
 /// ```
+#[doc(alias("haphazard", "hazptr"))]
 #[must_use = "it protects nothing yet"]
 pub struct HazardPointer {
     /// This value's alone.

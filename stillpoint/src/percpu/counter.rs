@@ -40,13 +40,13 @@ use sealed::Number;
 
 /// A counter that changes often and is read seldom: of requests, of bytes, of work in flight.
 ///
-/// [`add`](Self::add) changes a word of the current CPU, without a locked instruction. [`sum`](Self::sum) reads the
-/// words of all CPUs. No add is lost. `Counter` counts in `u64`, `Counter<usize>` in `usize`; `Counter<i64>` and
+/// [`inc`](Self::inc) and [`add`](Self::add) change a word of the current CPU, without a locked instruction.
+/// [`get`](Self::get) reads the words of all CPUs, which takes some nanoseconds for each. No add is lost. `Counter` counts in `u64`, `Counter<usize>` in `usize`; `Counter<i64>` and
 /// `Counter<isize>` count up and down.
 ///
 /// # Orderings
 ///
-/// `add` is a Release and `sum` an Acquire: a thread that finds an add in the sum sees what the adding thread did
+/// `add` is a Release and `get` an Acquire: a thread that finds an add in the sum sees what the adding thread did
 /// before. A sum that is taken while other threads add contains all adds that happened before it, and may contain
 /// others.
 ///
@@ -66,15 +66,16 @@ use sealed::Number;
 ///         scope.spawn(|| {
 ///             for _ in 0..1000 {
 ///                 IN_FLIGHT.add(1);
-///                 REQUESTS.add(1);
+///                 REQUESTS.inc();
 ///                 IN_FLIGHT.add(-1);
 ///             }
 ///         });
 ///     }
 /// });
-/// assert_eq!(REQUESTS.sum(), 4000);
-/// assert_eq!(IN_FLIGHT.sum(), 0);
+/// assert_eq!(REQUESTS.get(), 4000);
+/// assert_eq!(IN_FLIGHT.get(), 0);
 /// ```
+#[doc(alias("prometheus", "IntCounter", "metric"))]
 pub struct Counter<T: Number = u64> {
     words: CpuCounters<1>,
     number: PhantomData<T>,
@@ -86,14 +87,29 @@ impl<T: Number> Counter<T> {
         Self { words: CpuCounters::new(), number: PhantomData }
     }
 
+    /// Adds 1, wrapping around. Never blocks.
+    ///
+    /// ```
+    /// let requests: stillpoint::percpu::Counter = Default::default();
+    /// requests.inc();
+    /// requests.add(2);
+    /// assert_eq!(requests.get(), 3);
+    /// ```
+    #[inline]
+    pub fn inc(&self) {
+        self.words.add(0, 1);
+    }
+
     /// Adds `by`, wrapping around. Never blocks.
+    #[doc(alias = "inc_by")]
     #[inline]
     pub fn add(&self, by: T) {
         self.words.add(0, by.to_bits());
     }
 
     /// Returns the sum of all adds, wrapping around. It is exact if all adds happened before.
-    pub fn sum(&self) -> T {
+    #[doc(alias("sum", "value"))]
+    pub fn get(&self) -> T {
         T::from_bits(self.words.sum(0))
     }
 
@@ -113,13 +129,13 @@ impl<T: Number> Default for Counter<T> {
 
 impl<T: Number> fmt::Debug for Counter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Counter").field(&self.sum()).finish()
+        f.debug_tuple("Counter").field(&self.get()).finish()
     }
 }
 
 impl<T: Number> fmt::Display for Counter<T> {
     /// The sum.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.sum(), f)
+        fmt::Display::fmt(&self.get(), f)
     }
 }

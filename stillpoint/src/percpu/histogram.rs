@@ -43,6 +43,7 @@ const FIRST: usize = SUM + 1;
 /// let median = seen.quantile(0.5).expect("there are values");
 /// assert!((500..=500 + 500 / 8).contains(&median));
 /// ```
+#[doc(alias("prometheus", "metric"))]
 pub struct Histogram {
     words: CpuCounters<{ FIRST + BUCKETS }>,
 }
@@ -54,6 +55,7 @@ impl Histogram {
     }
 
     /// Counts `value`. Never blocks.
+    #[doc(alias = "observe")]
     #[inline]
     pub fn record(&self, value: u64) {
         // In this order: see `snapshot`.

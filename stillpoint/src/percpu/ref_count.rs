@@ -59,6 +59,7 @@ use super::event::{Event, WaiterId};
 /// // No request is running, and no other one begins.
 /// assert!(serve().is_err());
 /// ```
+#[doc(alias = "percpu_ref")]
 pub struct RefCount {
     count: Count,
     zero: Event,

@@ -133,6 +133,7 @@ impl<D: StaticDomain> Handle<D> {
     /// Takes a load and a comparison if no grace period has begun since the last report. Otherwise an atomic operation,
     /// and a system call if a sleeping grace period waits for this thread as the last one. Blocks if the thread has
     /// deferred callbacks and the backlog exceeds its [limits](crate::Domain::set_limits).
+    #[doc(alias = "rcu_quiescent_state")]
     #[inline]
     pub fn quiescent(&mut self) {
         let counter = D::shared().readers().current_counter();

@@ -100,6 +100,7 @@ use crate::pointer::shared::{Pointer, Shared, sealed::Pointer as _};
 /// An [`srcu::Domain`](crate::srcu::Domain) is a value, and not part of the pointer. Loading in a section of another
 /// such domain is safe only because [`retire_shared`](Domain::retire_shared) names the domain. A structure that takes
 /// sections from its callers refuses those of another domain by [`check_section`](Domain::check_section).
+#[doc(alias("epoch", "crossbeam"))]
 pub struct Atomic<T: ?Sized + Pointable, D: Domain = Global> {
     pointer: PublishedPtr<()>,
     _pointee: PhantomData<*mut T>,

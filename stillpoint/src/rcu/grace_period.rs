@@ -73,6 +73,7 @@ use crate::sync::now;
 /// Waiting in any form, polling included, panics inside a section of the same domain, as
 /// [`synchronize`](super::synchronize) does, even if the grace period has elapsed. A task that holds a guard over an
 /// `.await` makes other tasks panic that wait on the same thread.
+#[doc(alias("cookie", "start_poll_synchronize_rcu"))]
 pub struct GracePeriod<D: Domain = Global> {
     pub(super) cookie: GpCookie,
     pub(super) domain: D,

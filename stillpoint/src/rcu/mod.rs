@@ -236,6 +236,7 @@ pub use crate::readers::sections::scan::ReaderProtocol;
 ///
 /// If the thread cannot be registered: there is no memory or no thread-specific data key, or the shared library that
 /// contains this crate cannot be kept loaded.
+#[doc(alias("pin", "rcu_read_lock"))]
 #[inline]
 #[track_caller]
 pub fn enter() -> Guard {
@@ -260,6 +261,7 @@ pub fn enter() -> Guard {
 /// let guard = rcu::enter();
 /// assert!(std::panic::catch_unwind(rcu::synchronize).is_err());
 /// ```
+#[doc(alias = "synchronize_rcu")]
 #[track_caller]
 pub fn synchronize() {
     Global.synchronize();
@@ -297,6 +299,7 @@ pub fn synchronize() {
 /// rcu::call(move || sender.send("all readers have left").unwrap());
 /// assert_eq!(receiver.recv(), Ok("all readers have left"));
 /// ```
+#[doc(alias("call_rcu", "defer"))]
 #[track_caller]
 pub fn call(f: impl FnOnce() + Send + 'static) {
     Global.call(f);
@@ -315,6 +318,7 @@ pub fn call(f: impl FnOnce() + Send + 'static) {
 ///
 /// rcu::retire(Box::new([0_u8; 100]));
 /// ```
+#[doc(alias("kfree_rcu", "defer_destroy"))]
 #[inline]
 #[track_caller]
 pub fn retire<T: Send + 'static>(value: Box<T>) {
@@ -393,6 +397,7 @@ pub fn flush() -> bool {
 /// rcu::barrier();
 /// assert!(CALLED.load(Relaxed));
 /// ```
+#[doc(alias = "rcu_barrier")]
 #[track_caller]
 pub fn barrier() {
     Global.barrier();

@@ -53,6 +53,7 @@ use crate::{Domain, EnterSection};
 /// motd.swap(Box::new(42));
 /// assert_eq!(motd.read().to_string(), "42");
 /// ```
+#[doc(alias("ArcSwap", "epoch"))]
 #[repr(transparent)]
 pub struct Rcu<T: ?Sized + Send + 'static, D: Domain = Global>(
     /// Never empty, except in `into_box`.
@@ -100,6 +101,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     ///
     /// If the guard is of another [`srcu::Domain`](crate::srcu::Domain) than this pointer. (Guards of other domains
     /// have other types.)
+    #[doc(alias = "rcu_dereference")]
     #[inline]
     #[track_caller]
     pub fn load<'a>(&'a self, guard: &'a D::Section) -> &'a T {
@@ -113,9 +115,26 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
         &self.0
     }
 
+    /// Publishes `new`, and frees the old value after a grace period, as [`Retired`] does when it is dropped.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Rcu;
+    ///
+    /// let config = Rcu::new(String::from("first"));
+    /// config.store(String::from("second"));
+    /// assert_eq!(*config.read(), "second");
+    /// ```
+    pub fn store(&self, new: T)
+    where
+        T: Sized,
+    {
+        drop(self.replace(new));
+    }
+
     /// Publishes `new`, and returns the old value for disposal.
     ///
     /// Readers see either value whole. Those that have loaded the old one keep it until their section ends.
+    #[doc(alias = "rcu_assign_pointer")]
     pub fn replace(&self, new: T) -> Retired<T, D>
     where
         T: Sized,

@@ -58,6 +58,7 @@ use crate::sync::Memory;
 /// [`Rcu::load`](crate::rcu::Rcu::load) panics if the guard is of another domain than the pointer.
 ///
 /// Handles are equal if they are of the same domain.
+#[doc(alias = "srcu_struct")]
 pub struct Domain {
     /// Null before the first use.
     inner: AtomicPtr<Inner>,
@@ -103,6 +104,7 @@ impl Domain {
     /// # Panics
     ///
     /// If there is no memory for the first use.
+    #[doc(alias = "srcu_read_lock")]
     #[inline]
     #[track_caller]
     pub fn enter(&self) -> Guard<'_> {

@@ -150,7 +150,7 @@ impl System for Containers {
                     self.counter.add(by.into());
                 }
             }
-            Op::Sum => return Seen::Sum(self.counter.sum()),
+            Op::Sum => return Seen::Sum(self.counter.get()),
             Op::Record(value) => {
                 self.recorded.fetch_add(1, Relaxed);
                 let wrong = self.broken == Some(Broken::Histogram) && value > 1000;
@@ -200,7 +200,7 @@ impl System for Containers {
     }
 
     fn finish(self) {
-        assert_eq!(self.counter.sum(), self.sum.load(Relaxed), "the sum of what was added");
+        assert_eq!(self.counter.get(), self.sum.load(Relaxed), "the sum of what was added");
         assert_eq!(self.histogram.snapshot().count(), self.recorded.load(Relaxed), "values recorded");
         let pooled = self.pooled().len();
         assert_eq!(self.pool.len(), pooled, "boxes in the pool");

@@ -164,7 +164,7 @@ impl Running {
     /// Returns what was done since the last look.
     pub(super) fn rates(&mut self) -> Rates {
         let Traffic { lookups, updates, longest_update_ns, most_awaiting, .. } = &*self.traffic;
-        let now = (Instant::now(), lookups.sum(), updates.load(Relaxed));
+        let now = (Instant::now(), lookups.get(), updates.load(Relaxed));
         let last = std::mem::replace(&mut self.last, now);
         let seconds = (now.0 - last.0).as_secs_f64();
         Rates {

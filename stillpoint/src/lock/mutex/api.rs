@@ -36,6 +36,7 @@ impl fmt::Debug for RawMutex {
 /// MutexGuard::unlock_fair(guard); // to the thread that has waited longest
 /// assert!(names.try_lock().is_some());
 /// ```
+#[doc(alias("futex", "pthread_mutex"))]
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 
 /// Access to the value of a [`Mutex`], until dropped.
