@@ -73,7 +73,7 @@ fn signal_handlers_may_read_at_any_moment() {
         }
     };
     let enough = || MOMENTS.iter().all(|count| count.load(Relaxed) >= 100);
-    interrupt(handle, || _ = Own::register(), read, write, enough);
+    interrupt(handle, Own::register, read, write, enough);
     Own.synchronize();
 }
 

@@ -98,7 +98,8 @@ pub fn interrupt(
         let writer = scope.spawn(move || (0..).take_while(|_| !stop.load(Relaxed)).for_each(&mut write));
         until(|| ready.get().is_some() || reader.is_finished());
         let mut sent = 0;
-        while !reader.is_finished() && !writer.is_finished() && !(handled() >= 1000 && enough()) {
+        let has_ended = || reader.is_finished() || writer.is_finished();
+        while !has_ended() && (handled() < 1000 || !enough()) {
             // At most a few pending signals, so that the reader makes progress.
             if sent < handled() + 4 {
                 send_to(signal, *ready.get().expect("the reader runs"));
