@@ -3,10 +3,19 @@
 #![cfg(all(not(loom), not(miri), target_os = "linux", target_env = "gnu", not(stillpoint_portable)))]
 
 use std::ffi::{c_int, c_void};
-use std::mem;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use std::{mem, thread};
 
 use stillpoint::Domain as _;
+use stillpoint::rcu::GracePeriod;
+use support::child;
+use support::deadline::deadline;
+use support::until::until;
 
 static IS_DENIED: AtomicBool = AtomicBool::new(false);
 static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
@@ -37,22 +46,151 @@ unsafe extern "C" fn pthread_create(
     }
 }
 
+stillpoint::domain! { struct Own; }
+stillpoint::domain! { struct Busy; }
+
+fn deny(is_denied: bool) {
+    IS_DENIED.store(is_denied, Release);
+}
+
+/// Blocks the worker of [`Busy`] in a callback, until the sender is dropped. The receiver knows when.
+fn blocking_call() -> (Sender<()>, Receiver<()>) {
+    let (blocks, blocked) = channel();
+    let (release, released) = channel::<()>();
+    Busy.call(move || {
+        blocks.send(()).expect("the test listens");
+        let _ = released.recv();
+    });
+    (release, blocked)
+}
+
+/// Blocks the only worker in a callback, until the result is dropped. No more threads can be started.
+fn block_worker() -> Sender<()> {
+    let (release, blocked) = blocking_call();
+    blocked.recv().expect("it runs");
+    deny(true);
+    release
+}
+
+/// Calls its function.
+struct Calls<F>(F);
+
+impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
+    fn wake(self: Arc<Self>) {
+        self.0();
+    }
+}
+
+#[test]
+fn thread_that_waits_gets_a_poller_as_soon_as_one_can_be_started() {
+    if !child::is_alone(thread_that_waits_gets_a_poller_as_soon_as_one_can_be_started) {
+        return;
+    }
+    let _running = deadline();
+    thread::scope(|scope| {
+        let (go, goes) = channel();
+        let waits = scope.spawn(move || {
+            goes.recv().expect("the test goes on");
+            GracePeriod::now_in(Own).wait_timeout(Duration::from_secs(3600))
+        });
+        let _release = block_worker();
+        go.send(()).expect("it listens");
+        // Its poller cannot be started.
+        until(|| ATTEMPTS.load(Relaxed) != 0);
+        deny(false);
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
+    });
+}
+
+#[test]
+fn poll_gets_a_poller_as_soon_as_one_can_be_started() {
+    if !child::is_alone(poll_gets_a_poller_as_soon_as_one_can_be_started) {
+        return;
+    }
+    let _running = deadline();
+    let _release = block_worker();
+    let mut future = pin!(GracePeriod::now_in(Own).into_future());
+    let mut poll = || future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(poll(), Poll::Pending);
+    deny(false);
+    until(|| poll().is_ready());
+}
+
+#[test]
+fn busy_worker_serves_other_domains() {
+    const CALLBACKS: usize = 500;
+    static RUN: AtomicUsize = AtomicUsize::new(0);
+    if !child::is_alone(busy_worker_serves_other_domains) {
+        return;
+    }
+    let _running = deadline();
+    let (first, blocked) = blocking_call();
+    blocked.recv().expect("it runs");
+    // These have the same grace period.
+    let (release, blocked) = blocking_call();
+    for _ in 0..CALLBACKS {
+        Busy.call(|| {
+            thread::sleep(Duration::from_millis(2));
+            RUN.fetch_add(1, Relaxed);
+        });
+    }
+    drop(first);
+    blocked.recv().expect("it runs");
+    deny(true);
+    let (sender, receiver) = channel();
+    Own.call(move || sender.send(RUN.load(Relaxed)).expect("the test listens"));
+    drop(release);
+    let run = receiver.recv().expect("it runs");
+    assert!(run < CALLBACKS, "it waited for all callbacks of another domain");
+}
+
+#[test]
+fn waker_may_wait_for_callbacks_of_its_domain() {
+    if !child::is_alone(waker_may_wait_for_callbacks_of_its_domain) {
+        return;
+    }
+    let _running = deadline();
+    // One worker.
+    Own.call(|| ());
+    Own.barrier();
+    deny(true);
+    let (sender, ends) = channel();
+    let waker = Arc::new(Calls(move || {
+        Own.call(|| ());
+        Own.barrier();
+        let _ = sender.send(());
+    }))
+    .into();
+    for _ in 0..100 {
+        // The worker has more to do when the barrier ends.
+        Own.call(|| Own.call(|| ()));
+        let mut future = pin!(Own.barrier_async());
+        if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            ends.recv().expect("it is called");
+            assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+        }
+    }
+}
+
 #[test]
 fn failed_start_of_a_thread_is_not_repeated_at_each_push() {
     const PUSHES: usize = 50_000;
-    stillpoint::domain! { struct Own; }
-    IS_DENIED.store(true, Release);
+    if !child::is_alone(failed_start_of_a_thread_is_not_repeated_at_each_push) {
+        return;
+    }
+    let _running = deadline();
+    deny(true);
     (0..PUSHES).for_each(|value| Own.retire(Box::new(value.to_string())));
     let attempts = ATTEMPTS.load(Relaxed);
     assert!((1..PUSHES / 10).contains(&attempts), "{attempts} attempts");
     // The caller runs them.
     Own.barrier();
     assert_eq!(Own.stats().queued, 0);
-    IS_DENIED.store(false, Release);
+    deny(false);
     // It is tried again, some time.
-    let (sender, receiver) = std::sync::mpsc::channel();
+    let (sender, receiver) = channel();
     while receiver.try_recv().is_err() {
         let sender = sender.clone();
-        Own.call(move || _ = sender.send(std::thread::current().id()));
+        Own.call(move || _ = sender.send(thread::current().id()));
     }
 }

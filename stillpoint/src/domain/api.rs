@@ -21,7 +21,7 @@ use crate::reclaim::options::DeferOptions;
 use crate::reclaim::poller::WaiterId;
 use crate::reclaim::rounds::{BarrierPoll, passes};
 use crate::reclaim::stats::Stats;
-use crate::reclaim::{heap_bytes, running};
+use crate::reclaim::{heap_bytes, invoke};
 
 /// A domain: readers, and the grace periods that wait for them and for no others.
 ///
@@ -282,7 +282,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     #[doc(alias = "rcu_barrier")]
     #[track_caller]
     fn barrier(&self) {
-        running::assert_may_wait_for_callbacks(self, "barrier()");
+        invoke::assert_may_wait_for_callbacks(self, "barrier()");
         self.register_for_fork();
         if (0..passes(self.hazards())).any(|_| self.core().callbacks.barrier(self).is_err()) {
             panic!("barrier() would wait for ever: the kernel denies the heavy fence, which worked before");
@@ -369,7 +369,7 @@ impl<D: Domain> Future for Barrier<D> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Self { domain, id, site, has_run, and } = &mut *self;
-        running::assert_may_wait_for_callbacks(domain, Await("a barrier", site));
+        invoke::assert_may_wait_for_callbacks(domain, Await("a barrier", site));
         if !*has_run {
             domain.register_for_fork();
             match domain.core().callbacks.poll_barrier(id, context.waker(), domain) {

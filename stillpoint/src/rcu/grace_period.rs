@@ -15,10 +15,13 @@ use crate::Domain;
 use crate::domain::static_domain::StaticDomain;
 use crate::grace_period::engine::GpCookie;
 use crate::reclaim::domain::{Await, address, assert_may_wait, reader_outside};
-use crate::reclaim::library_waits::submit_poller;
+use crate::reclaim::library_waits::{self, submit_poller};
 use crate::reclaim::poller::{PollResult, WaiterId};
 use crate::sync::block_on::block_on;
 use crate::sync::now;
+
+/// Nanoseconds between two polls of a thread in [`GracePeriod::wait_timeout`].
+const POLL_INTERVAL: u64 = 1_000_000_000;
 
 /// A cookie: the grace period that ends after every section that was open when the cookie was taken.
 ///
@@ -159,8 +162,18 @@ impl<D: Domain> GracePeriod<D> {
         // A time that the clock cannot express is never reached.
         let until = u64::try_from(timeout.as_nanos()).ok().and_then(|timeout| now().checked_add(timeout));
         let mut future = self.clone().into_future();
-        let is_ready = |waker: &Waker| Pin::new(&mut future).poll(&mut Context::from_waker(waker)).is_ready();
-        if block_on(until, is_ready) { Ok(()) } else { Err(WaitTimeoutError(())) }
+        let mut is_ready =
+            |waker: &Waker| Pin::new(&mut future).poll(&mut Context::from_waker(waker)).is_ready();
+        loop {
+            // Each poll looks after the library's threads: this one may be the last that can.
+            let next = now() + POLL_INTERVAL;
+            if block_on(Some(until.map_or(next, |until| until.min(next))), &mut is_ready) {
+                return Ok(());
+            }
+            if until.is_some_and(|until| now() >= until) {
+                return Err(WaitTimeoutError(()));
+            }
+        }
     }
 
     /// What comparisons and hashes go by.
@@ -213,7 +226,10 @@ impl<D: Domain> Elapse<D> {
         let submit = || submit_poller(&period.domain);
         match core.poller.poll(&core.engine, period.cookie, id, context.waker(), submit) {
             PollResult::Elapsed => Poll::Ready(()),
-            PollResult::Pending => Poll::Pending,
+            PollResult::Pending => {
+                library_waits::retry();
+                Poll::Pending
+            }
             PollResult::NoPoller => {
                 core.engine.wait_for(own, period.cookie);
                 Poll::Ready(())

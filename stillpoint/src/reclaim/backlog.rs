@@ -367,8 +367,7 @@ impl Backlog {
             self.paid.fetch_max(self.paced(), Relaxed);
         }
         if is_below {
-            self.paid.store(0, Relaxed);
-            self.paid_until.store(0, Relaxed);
+            self.forget_debt();
         } else {
             self.counters.overruns.fetch_add(1, Relaxed);
         }
@@ -379,11 +378,18 @@ impl Backlog {
         self.waiting.bytes.load(Relaxed)
     }
 
-    /// Forgets what waits, which the parent runs.
+    /// Forgets what waits, which the parent runs, and what callers have paid for it.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         self.waiting.store(Amount::default());
         self.end_gp_wait();
+        self.progress_at_timeout.store(u64::MAX, Relaxed);
+        self.forget_debt();
+    }
+
+    fn forget_debt(&self) {
+        self.paid.store(0, Relaxed);
+        self.paid_until.store(0, Relaxed);
     }
 }
 
@@ -409,6 +415,22 @@ mod tests {
         assert!(debt >= 8 * SIZE * PACE, "32 mebibytes take {debt} ns");
         // Below the limit nothing is owed.
         backlog.end_wait(MayWait::Briefly, true, true);
+        assert_eq!(backlog.pace(), Duration::from_nanos(MIN_PACED_WAIT));
+    }
+
+    #[test]
+    fn child_of_a_fork_owes_nothing() {
+        const SIZE: u64 = 4 << 20;
+        let backlog = Backlog::new();
+        backlog.set_limits(Limits { bytes: SIZE, ..Limits::default() });
+        for _ in 0..8 {
+            backlog.add(Amount { count: 1, unknown: 0, bytes: SIZE });
+            _ = backlog.pace();
+        }
+        backlog.end_wait(MayWait::Yes, false, false);
+        backlog.reset_in_child();
+        backlog.add(Amount { count: 1, unknown: 0, bytes: 2 * SIZE });
+        assert_eq!(backlog.begin_wait(MayWait::Yes), THROTTLE_TIMEOUT, "callbacks may run yet");
         assert_eq!(backlog.pace(), Duration::from_nanos(MIN_PACED_WAIT));
     }
 

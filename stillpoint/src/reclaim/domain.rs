@@ -84,8 +84,6 @@ pub struct CallbackWorker {
     pub rounds: BarrierRounds,
     /// Callers that want all callbacks to run now.
     pub(super) urgent: AtomicU64,
-    /// 1 after [`close`](Self::close).
-    pub(super) closed: AtomicU64,
     /// When the last round began, or the grace period of another leader ended.
     pub(super) last_round: AtomicU64,
     /// The queue with which the next round begins to run callbacks.
@@ -108,7 +106,6 @@ impl CallbackWorker {
                 backlog: Backlog::new(),
                 rounds: BarrierRounds::new(),
                 urgent: AtomicU64::new(0),
-                closed: AtomicU64::new(0),
                 last_round: AtomicU64::new(0),
                 first: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
@@ -229,17 +226,18 @@ fn reader_if_outside<D: RawDomain>(domain: &D) -> Option<&'static OwnReader<D>> 
 
 /// Completes a grace period if that is possible without blocking. Returns `true` if it has been completed.
 pub(crate) fn try_synchronize(domain: &impl RawDomain) -> bool {
-    try_lead(domain) == Some(true)
+    // The worker will report a denied fence.
+    try_lead(domain) == Ok(Some(true))
 }
 
 /// [`Engine::try_synchronize`](crate::grace_period::engine::Engine::try_synchronize) for the calling thread.
-fn try_lead(domain: &impl RawDomain) -> Option<bool> {
+pub(super) fn try_lead(domain: &impl RawDomain) -> Result<Option<bool>, Denied> {
     let try_lead = || domain.core().engine.try_synchronize(reader_if_outside(domain));
     if cfg!(loom) {
-        return try_lead();
+        return Ok(try_lead());
     }
-    // It panics if the kernel denies the heavy fence: the worker will report that.
-    catch_unwind(AssertUnwindSafe(try_lead)).unwrap_or(Some(false))
+    // It panics if the kernel denies the heavy fence.
+    catch_unwind(AssertUnwindSafe(try_lead)).map_err(|_| Denied)
 }
 
 /// [`try_synchronize`], which gives a thread that leads a grace period at this moment, and waits for no reader, time to
@@ -253,7 +251,7 @@ pub(crate) fn try_synchronize_patiently(domain: &impl RawDomain) -> bool {
     let needed = engine.snapshot();
     let (mut spins, mut until) = (SPINS, None);
     loop {
-        let tried = try_lead(domain);
+        let tried = try_lead(domain).unwrap_or(Some(false));
         // Another thread's grace period may have begun after the snapshot.
         if tried == Some(true) || engine.is_done(needed) {
             return true;

@@ -7,12 +7,13 @@
 //! after the other. A callback may block a task for as long as it likes: then the timer starts a further runner. So two
 //! threads serve any number of domains, plus one for each that blocks.
 //!
-//! If no thread can be started, the timer runs the tasks itself, which then never sleep: see the pool.
+//! If no thread can be started, the timer becomes the runner, which never sleeps for readers then. The next worker that
+//! has no task, or the same one when it has run what was due, is the timer: see the pool.
 //!
 //! # Invariants
 //!
-//! 1. One lock orders all decisions. While `has_timer` is set, the timer takes the lock again before it stops, and it
-//!    stops only if no domain is parked.
+//! 1. One lock orders all decisions. While a domain is parked, the pool has a timer, or wants one: that takes the lock again
+//!    before it stops, and it ends only if no domain is parked.
 //! 2. A parked domain has one task at most, with the time for which it was parked. Whichever thread takes the task out
 //!    of the map runs it or drops it, outside the lock.
 //! 3. The lock is not held by a thread that holds the pool's: only the other way round.
@@ -42,8 +43,6 @@ struct LazyTimer {
 
 struct Parked {
     tasks: BTreeMap<TimerKey, Task>,
-    /// See invariant 1.
-    has_timer: bool,
     /// Runners that have not ended.
     runners: u64,
     /// When a runner last took a task, or was last started.
@@ -52,7 +51,7 @@ struct Parked {
 
 impl LazyTimer {
     const fn new() -> Self {
-        let parked = Parked { tasks: BTreeMap::new(), has_timer: false, runners: 0, last_progress: 0 };
+        let parked = Parked { tasks: BTreeMap::new(), runners: 0, last_progress: 0 };
         Self { parked: Mutex::new(parked), changed: Condvar::new() }
     }
 
@@ -65,7 +64,7 @@ impl LazyTimer {
     fn step(&self) -> ControlFlow<()> {
         let mut parked = self.lock();
         let Some((&(due, _), _)) = parked.tasks.first_key_value() else {
-            parked.has_timer = false;
+            worker_pool::end_timer();
             return ControlFlow::Break(());
         };
         let now = now();
@@ -78,11 +77,13 @@ impl LazyTimer {
         parked.runners += 1;
         parked.last_progress = now;
         drop(parked);
-        if !worker_pool::submit(run_due) {
-            while self.run_one(now) {}
-            self.lock().runners -= 1;
+        if worker_pool::submit(run_due) {
+            return ControlFlow::Continue(());
         }
-        ControlFlow::Continue(())
+        worker_pool::hand_timer_over(run_timer);
+        while self.run_one(now) {}
+        self.lock().runners -= 1;
+        ControlFlow::Break(())
     }
 
     /// Runs a task that is due at the time `now`. Returns `false` if there is none.
@@ -92,7 +93,7 @@ impl LazyTimer {
         let Some(task) = first.map(|first| first.remove()) else { return false };
         parked.last_progress = now;
         drop(parked);
-        task();
+        worker_pool::run(task);
         true
     }
 }
@@ -102,8 +103,7 @@ impl LazyTimer {
 pub fn park(key: TimerKey, task: impl FnOnce() + Send + 'static) -> bool {
     let timer = TIMER.get();
     let mut parked = timer.lock();
-    parked.has_timer = parked.has_timer || worker_pool::submit_or_queue(run_timer);
-    if !parked.has_timer {
+    if !worker_pool::ensure_timer(run_timer) {
         return false;
     }
     parked.tasks.insert(key, Box::new(task));
@@ -139,12 +139,13 @@ pub unsafe fn reset_in_child() {
 
 /// The timer's task.
 fn run_timer() {
-    worker_pool::as_timer(|| while TIMER.get().step().is_continue() {});
+    worker_pool::begin_timer();
+    while TIMER.get().step().is_continue() {}
 }
 
 /// A runner's task.
 fn run_due() {
     let timer = TIMER.get();
-    while timer.run_one(now()) {}
+    while !worker_pool::is_wanted() && timer.run_one(now()) {}
     timer.lock().runners -= 1;
 }

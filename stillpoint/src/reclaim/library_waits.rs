@@ -1,8 +1,9 @@
 //! How threads of the library wait for grace periods: they sleep only if another thread is there for the other domains (see
 //! [`super::worker_pool`]).
 
-use super::domain::{Core, RawDomain, try_synchronize, wait_in_worker};
+use super::domain::{Core, RawDomain, try_lead};
 use super::{running, worker_pool};
+use crate::grace_period::engine::{Denied, GpCookie};
 use crate::sync::now;
 
 /// Nanoseconds between two attempts of a poller that must not sleep.
@@ -18,30 +19,40 @@ fn park_poller(domain: &impl RawDomain) -> bool {
     domain.park((now() + POLL_INTERVAL) | 1, poll)
 }
 
+/// Tries to start a thread for what is parked, if none could be started for it. Takes one load if none has ever failed to
+/// start.
+pub(crate) fn retry() {
+    worker_pool::retry();
+}
+
 /// The poller's task.
 fn poll(domain: &impl RawDomain) {
     let Core { engine, poller, .. } = domain.core();
-    let wait_for_next = || {
-        let next = engine.next();
-        let may_wait = may_wait(domain);
-        if may_wait {
-            wait_in_worker(domain, |own| engine.wait_for(own, next))?;
-        } else {
-            try_synchronize(domain);
-        }
-        Ok(may_wait)
-    };
+    let wait_for_next = || wait_or_try(domain, engine.next());
     if poller.run(engine, || submit_poller(domain), wait_for_next) && !park_poller(domain) {
         poller.dismiss(false);
     }
 }
 
-/// Returns `true` if this thread of the library may go on and wait for the next grace period: it may sleep, or that has just
-/// ended. A thread that runs a callback may, as the program blocks it.
-pub(super) fn may_wait(domain: &impl RawDomain) -> bool {
-    running::is_any()
-        || worker_pool::has_spare()
-        || !worker_pool::is_wanted()
-            && (domain.core().engine.in_progress().is_none() && try_synchronize(domain)
-                || worker_pool::start_spare())
+/// Returns `true` if this thread of the library must park what it works for, as others have no thread. A thread that runs code
+/// of the program cannot.
+pub(super) fn is_wanted() -> bool {
+    worker_pool::is_wanted() && !running::is_any()
+}
+
+/// Waits for the grace period if this thread of the library may sleep, or else tries one. Returns `false` if the caller must
+/// park what it works for.
+pub(super) fn wait_or_try(domain: &impl RawDomain, cookie: GpCookie) -> Result<bool, Denied> {
+    // Code of the program that this thread runs blocks it in any case.
+    if !running::is_any() && !worker_pool::may_sleep() {
+        let has_ended = try_lead(domain)? == Some(true);
+        if is_wanted() {
+            return Ok(false);
+        }
+        if has_ended || !worker_pool::start_spare() {
+            return Ok(has_ended);
+        }
+    }
+    domain.wait_for(cookie)?;
+    Ok(true)
 }

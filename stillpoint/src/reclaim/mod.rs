@@ -10,6 +10,7 @@ pub mod fork;
 pub mod hazards;
 #[cfg(not(loom))]
 pub mod heap_bytes;
+pub mod invoke;
 #[cfg(not(loom))]
 pub mod lazy_timer;
 #[cfg(not(loom))]

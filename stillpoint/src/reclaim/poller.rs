@@ -20,7 +20,7 @@
 //!
 //! # When no poller can run
 //!
-//! If the pool has no thread, nor the timer, which may try grace periods without sleeping, or a grace period fails, all futures are dismissed: they are woken. When they are polled,
+//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken. When they are polled,
 //! they wait in the polling thread, which panics if its grace period fails too.
 
 use core::mem;
@@ -28,8 +28,8 @@ use core::task::Waker;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
+use super::running::wake_all;
 use crate::grace_period::engine::{Denied, Engine, GpCookie};
-use crate::sync::block_on::wake_all;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// See the [module](self).
@@ -163,15 +163,15 @@ impl GpPoller {
     }
 
     /// The poller's task. `submit` as for [`start`](Self::start). `wait_for_next` blocks until the next grace period has
-    /// ended, or returns `false` at once if this thread must not sleep. Returns `true` if this must then be called again
-    /// later. Two pollers at a time do no harm.
+    /// ended, or returns `false` if this thread must not go on. Returns `true` if this must then be called again later. Two
+    /// pollers at a time do no harm.
     pub fn run<R>(
         &self,
         engine: &Engine<R>,
         submit: impl Fn() -> bool,
         wait_for_next: impl Fn() -> Result<bool, Denied>,
     ) -> bool {
-        let mut may_wait = true;
+        let mut may_go_on = true;
         loop {
             match self.next(engine) {
                 Step::Wake(wakers, is_needed) => {
@@ -181,10 +181,10 @@ impl GpPoller {
                         return false;
                     }
                 }
-                Step::WaitForNext if !may_wait => return true,
+                Step::WaitForNext if !may_go_on => return true,
                 // The next grace period, whichever the futures wait for now: others may wait for it by then.
                 Step::WaitForNext => match wait_for_next() {
-                    Ok(has_waited) => may_wait = has_waited,
+                    Ok(may) => may_go_on = may,
                     Err(Denied) => {
                         self.dismiss(true);
                         return false;

@@ -11,24 +11,31 @@
 //!
 //! `Parked` and `Assigned` stand for exactly one thread inside `PoolState::park`.
 //!
+//! # The timer
+//!
+//! One worker, the *timer*, resumes parked domains while there are any ([`super::lazy_timer`]).
+//!
+//! | [`Timer`] | meaning |
+//! |---|---|
+//! | `None` | there is none |
+//! | `Coming` | a thread has been given the timer's task, or is being started for it |
+//! | `Wanted` | no thread could be started for it: the next worker that looks is the timer |
+//! | `Present` | one worker is the timer |
+//!
+//! A worker looks before it sleeps for long, and after each slice of callbacks, and then gives up its domain. So while the
+//! timer is wanted, all workers run code of the program, or sleep for readers.
+//!
 //! # Spares
 //!
 //! A worker that has a task sleeps for readers only while there is a *spare*: the idle worker, or the timer. So *at any
 //! time some worker does not sleep for readers.* Of two spares, one may stop being one and then need the other; the last
-//! one looks for a spare after it has stopped being one, finds none, and does not sleep.
+//! one looks for a spare after it has stopped being one, finds none, and does not sleep. The timer stops being one before it
+//! resumes domains itself.
 
 use core::mem;
 use std::sync::PoisonError;
 
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, now, step};
-
-/// What a thread is to the pool.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    Outside,
-    Worker,
-    Timer,
-}
 
 /// What a worker does.
 pub type Task = Box<dyn FnOnce() + Send>;
@@ -38,18 +45,20 @@ pub struct PoolState {
     workers: Mutex<Workers>,
     /// The idle worker sleeps here.
     assigned: Condvar,
-    /// When threads may be started again: nanoseconds of [`now`], or 0.
+    /// Threads that must know how the start of another one ends sleep here.
+    started: Condvar,
+    /// When threads may be started again: nanoseconds of [`now`], or 0 if none has failed to start.
     pub retry_at: AtomicU64,
-    timers: AtomicU64,
 }
 
 /// What the lock protects.
 pub struct Workers {
     pub idle: IdleWorker,
+    pub timer: Timer,
     /// Workers that have begun and not ended.
     pub count: u64,
-    /// For the next worker without a task.
-    pub queued: Vec<Task>,
+    /// Threads that are being started: the start has not failed, and the thread has not begun.
+    starting: u64,
 }
 
 /// See the [module](self#states).
@@ -60,9 +69,29 @@ pub enum IdleWorker {
     Assigned(Task),
 }
 
+/// See the [module](self#the-timer).
+pub enum Timer {
+    None,
+    Coming,
+    /// With its task.
+    Wanted(Task),
+    Present,
+}
+
 impl Workers {
     fn has_spare(&self) -> bool {
-        matches!(self.idle, IdleWorker::Coming | IdleWorker::Parked)
+        matches!(self.idle, IdleWorker::Coming | IdleWorker::Parked) || matches!(self.timer, Timer::Present)
+    }
+
+    /// Returns the task of the timer, if that is wanted: the caller is the timer.
+    fn take_wanted(&mut self) -> Option<Task> {
+        match mem::replace(&mut self.timer, Timer::Coming) {
+            Timer::Wanted(task) => Some(task),
+            other => {
+                self.timer = other;
+                None
+            }
+        }
     }
 
     /// Assigns the task to the idle worker, which the caller then wakes. Returns it if no worker is idle, or the idle
@@ -80,10 +109,15 @@ impl PoolState {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                workers: Mutex::new(Workers { idle: IdleWorker::None, count: 0, queued: Vec::new() }),
+                workers: Mutex::new(Workers {
+                    idle: IdleWorker::None,
+                    timer: Timer::None,
+                    count: 0,
+                    starting: 0,
+                }),
                 assigned: Condvar::new(),
+                started: Condvar::new(),
                 retry_at: AtomicU64::new(0),
-                timers: AtomicU64::new(0),
             }
         }
     }
@@ -93,23 +127,99 @@ impl PoolState {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `f`, as the timer.
-    pub fn as_timer(&self, f: impl FnOnce()) {
-        // Relaxed, both: see `has_spare`. Counted, as the next timer may begin before this one has stopped.
-        self.timers.fetch_add(1, Relaxed);
-        f();
-        step!("ended-timer-counts", self.timers.fetch_sub(1, Relaxed));
+    /// Returns `true` if a worker may sleep for readers.
+    pub fn has_spare(&self) -> bool {
+        self.lock().has_spare()
     }
 
-    /// Returns `true` if the calling thread may sleep for readers.
-    pub fn has_spare(&self, role: Role) -> bool {
-        match role {
-            Role::Outside => true,
-            // Relaxed, after the lock: a timer that has stopped before another task of its thread was assigned under
-            // the lock is not seen.
-            Role::Worker => self.lock().has_spare() || self.timers.load(Relaxed) != 0,
-            Role::Timer => false,
+    /// A thread is about to be started. Then the new one calls [`begin`](Self::begin), or the caller
+    /// [`start_failed`](Self::start_failed).
+    pub fn starts(&self) {
+        self.lock().starting += 1;
+    }
+
+    /// The calling thread has been started as a worker.
+    pub fn begin(&self) {
+        let mut workers = self.lock();
+        workers.starting -= 1;
+        workers.count += 1;
+        step!("start-without-notify", self.started.notify_all());
+    }
+
+    /// A thread could not be started.
+    pub fn start_failed(&self) {
+        self.lock().starting -= 1;
+        step!("start-without-notify", self.started.notify_all());
+    }
+
+    /// Returns `true` if there is no worker, and none is being started.
+    pub fn is_empty(&self) -> bool {
+        let workers = self.lock();
+        workers.count == 0 && workers.starting == 0
+    }
+
+    /// Makes sure that there is a timer, whose task is `task`. `submit` gives a task to the idle worker or a new one.
+    /// Returns `false` if there is no worker.
+    pub fn ensure_timer(
+        &self,
+        task: impl FnOnce() + Send + 'static,
+        submit: impl FnOnce(Task) -> Result<(), Task>,
+    ) -> bool {
+        let mut workers = self.lock();
+        let task = match mem::replace(&mut workers.timer, Timer::Coming) {
+            Timer::None => Box::new(task),
+            Timer::Wanted(task) => task,
+            Timer::Coming => return true,
+            Timer::Present => {
+                workers.timer = Timer::Present;
+                return true;
+            }
+        };
+        drop(workers);
+        match submit(task) {
+            Ok(()) => true,
+            Err(task) => self.want_timer(task),
         }
+    }
+
+    /// [`ensure_timer`](Self::ensure_timer), but only if the timer is wanted.
+    pub fn retry_timer(&self, submit: impl FnOnce(Task) -> Result<(), Task>) {
+        let wanted = self.lock().take_wanted();
+        if let Some(Err(task)) = wanted.map(submit) {
+            self.want_timer(task);
+        }
+    }
+
+    /// For a thread that has stopped being the timer, or could not start it: the idle worker is the timer, or the next one
+    /// that looks. Returns `false` if there is no worker.
+    pub fn want_timer(&self, task: Task) -> bool {
+        let mut workers = self.lock();
+        // Whether there is one is not known yet.
+        while workers.count == 0 && workers.starting != 0 {
+            workers = self.started.wait(workers).unwrap_or_else(PoisonError::into_inner);
+        }
+        workers.timer = Timer::Coming;
+        match workers.assign(task) {
+            Ok(()) => self.assigned.notify_one(),
+            Err(_) if workers.count == 0 => workers.timer = Timer::None,
+            Err(task) => step!("wanted-timer-forgotten", workers.timer = Timer::Wanted(task)),
+        }
+        !matches!(workers.timer, Timer::None)
+    }
+
+    /// The calling worker, which has been given the timer's task, is the timer.
+    pub fn begin_timer(&self) {
+        self.lock().timer = Timer::Present;
+    }
+
+    /// The calling worker is the timer no more: there is none.
+    pub fn end_timer(&self) {
+        step!("ended-timer-counts", self.lock().timer = Timer::None);
+    }
+
+    /// Returns `true` if a worker is to give up what it does, and be the timer.
+    pub fn is_timer_wanted(&self) -> bool {
+        matches!(self.lock().timer, Timer::Wanted(_))
     }
 
     /// Has `start` start a worker that will be idle, unless there is one. Returns `false` if it cannot.
@@ -149,24 +259,10 @@ impl PoolState {
         self.lock().assign(task).inspect(|()| self.assigned.notify_one())
     }
 
-    /// [`assign`](Self::assign), or has a busy worker run the task when it has finished its own. Returns `false` if
-    /// there is none.
-    pub fn queue(&self, task: Task) -> bool {
-        let mut workers = self.lock();
-        let Err(task) = workers.assign(task) else {
-            self.assigned.notify_one();
-            return true;
-        };
-        if workers.count != 0 {
-            workers.queued.push(task);
-        }
-        workers.count != 0
-    }
-
     /// Blocks until there is a next task for the calling worker. Returns `None` if the worker is to end.
     pub fn next(&self) -> Option<Task> {
         let mut workers = self.lock();
-        if let Some(task) = workers.queued.pop() {
+        if let Some(task) = workers.take_wanted() {
             return Some(task);
         }
         match mem::replace(&mut workers.idle, IdleWorker::Parked) {

@@ -4,8 +4,8 @@
 //! there by then; later ones are served by the next round. So a future is woken once, whatever else the worker does, and
 //! waits for two rounds at most. The domain's worker ends rounds when it has run callbacks: no thread waits for them.
 //!
-//! A waker may block. So the worker calls the wakers of a round only when the worker itself has ended; while there is more
-//! to do, another thread calls them ([`wake`]). A waker that blocks delays those of the same round only.
+//! A waker may block, and may wait for callbacks of the domain. So no worker calls the wakers of a round: another thread does
+//! ([`submit`]), or the worker when it has stopped being the worker. A waker that blocks delays those of the same round only.
 //!
 //! # Invariants
 //!
@@ -23,10 +23,11 @@ use std::sync::PoisonError;
 
 use super::hazards::Hazards;
 use super::poller::WaiterId;
+use super::pool_state::Task;
 use super::queue::Queue;
+use super::running;
 #[cfg(not(loom))]
 use super::worker_pool;
-use crate::sync::block_on::wake_all;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom};
 
 /// See the [module](self).
@@ -76,16 +77,27 @@ pub fn passes(hazards: Option<&Hazards>) -> u32 {
     if hazards.is_some() { 2 } else { 1 }
 }
 
-/// Has a thread of the [pool](super::worker_pool) call the wakers. If there is none, the calling thread calls them.
-pub fn wake(wakers: Vec<Waker>) {
+/// Has a thread of the [pool](super::worker_pool) call the wakers. Returns the call if there is none.
+#[must_use]
+pub fn submit(wakers: Vec<Waker>) -> Option<Task> {
     if wakers.is_empty() {
-        return;
+        return None;
     }
-    let call = || wake_all(wakers);
+    let call = || running::wake_all(wakers);
     #[cfg(not(loom))]
-    worker_pool::submit_or_run(call);
+    return worker_pool::try_submit(Box::new(call)).err();
     #[cfg(loom)]
-    call();
+    {
+        call();
+        None
+    }
+}
+
+/// [`submit`], or calls them. The calling thread is not the domain's worker.
+pub fn wake(wakers: Vec<Waker>) {
+    if let Some(call) = submit(wakers) {
+        call();
+    }
 }
 
 impl Round {
@@ -227,15 +239,13 @@ impl BarrierRounds {
         (served, has_begun)
     }
 
-    /// Dismisses all futures.
-    pub fn dismiss(&self, urgent: &AtomicU64) {
+    /// Dismisses all futures. Returns the wakers to call.
+    pub fn dismiss(&self, urgent: &AtomicU64) -> Vec<Waker> {
         let mut state = self.lock();
         if state.round.take().is_some() {
             urgent.fetch_sub(1, Relaxed);
         }
-        let dismissed = state.dismiss(self.last_id.load(Relaxed));
-        drop(state);
-        wake(dismissed);
+        state.dismiss(self.last_id.load(Relaxed))
     }
 
     /// Forgets all futures.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::backlog::at_least_zero;
 use super::domain::{Core, RawDomain};
-use super::running;
+use super::invoke::panics;
 use crate::grace_period::counters::WAIT_BOUNDS;
 use crate::grace_period::engine::ReaderSet as _;
 use crate::sync::now;
@@ -98,7 +98,7 @@ impl Stats {
             done: backlog.counters.run.load(Relaxed),
             limit_waits: backlog.counters.waits.load(Relaxed),
             limit_overruns: backlog.counters.overruns.load(Relaxed),
-            panics: running::panics(),
+            panics: panics(),
         };
         let now = now();
         for queue in domain.queues() {

@@ -57,23 +57,25 @@ use core::task::Waker;
 use std::panic::catch_unwind;
 use std::time::Duration;
 
-use self::found::{Found, LAZY_DELAY, has_kept, is_kept, is_ready};
+use self::found::{Found, has_kept, is_kept, is_ready};
 use super::activity::ASSESSMENT_INTERVAL;
 #[cfg(not(loom))]
 use super::backlog::Backlog;
 use super::backlog::Limits;
 use super::callback::Callback;
-use super::domain::{CallbackWorker, RawDomain, try_synchronize};
+use super::domain::{CallbackWorker, RawDomain};
+use super::invoke;
+#[cfg(not(loom))]
+use super::library_waits;
 use super::queue::{Pending, Queue};
 use super::rounds;
 use super::running;
-use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
 #[cfg(not(loom))]
-use super::{library_waits::may_wait, worker_pool};
+use super::worker_pool;
+use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
 use crate::fence::heavy;
-use crate::grace_period::engine::GpCookie;
+use crate::grace_period::engine::{Denied, GpCookie};
 use crate::slots::protected::Protected;
-use crate::sync::block_on::wake_all;
 use crate::sync::{Ordering::*, now, step};
 
 /// Nanoseconds between the beginnings of two rounds, and after a grace period of another leader: so a writer costs the
@@ -85,6 +87,8 @@ const MIN_ROUND_INTERVAL: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 /// The time between rounds after one that failed.
 const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
+/// For how long the worker sleeps until the owner wakes it that runs the callbacks of its queue. It may be wanted meanwhile.
+const OWNER_PATIENCE: Duration = Duration::from_millis(10);
 /// Nanoseconds after which a domain is resumed that was parked instead of starting a worker.
 const FIRST_LOOK: u64 = 1_000_000;
 /// Nanoseconds between two attempts to end a grace period without sleeping: a quarter of the time since the first one,
@@ -99,11 +103,20 @@ pub(super) fn try_heavy() {
     if cfg!(loom) { heavy() } else { _ = catch_unwind(heavy) }
 }
 
-fn is_timer() -> bool {
+/// See [`library_waits::is_wanted`](super::library_waits).
+fn is_wanted() -> bool {
     #[cfg(not(loom))]
-    return worker_pool::is_timer();
+    return library_waits::is_wanted();
     #[cfg(loom)]
     false
+}
+
+/// See [`library_waits::wait_or_try`](super::library_waits).
+fn wait_or_try(domain: &impl RawDomain, cookie: GpCookie) -> Result<bool, Denied> {
+    #[cfg(not(loom))]
+    return library_waits::wait_or_try(domain, cookie);
+    #[cfg(loom)]
+    domain.wait_for(cookie).map(|()| true)
 }
 
 /// Returns `true` if there is no thread of the library, and none could be started a moment ago.
@@ -134,38 +147,56 @@ impl CallbackWorker {
         if is_stranded() && self.state.is_idle() {
             return false;
         }
-        let park = || self.park_instead(FIRST_LOOK, domain);
         let is_missing = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
-        // Twice: the task may be taken before the domain is parked.
-        if !is_missing || lazy && park() || start_worker(domain) || park() || park() {
+        !is_missing || self.start_or_park(lazy, domain)
+    }
+
+    /// The caller must provide the worker: starts one, or parks the domain for a moment if none can be started, or if all is
+    /// `lazy`. Returns `false` if there is no thread.
+    fn start_or_park(&self, lazy: bool, domain: &impl RawDomain) -> bool {
+        if lazy && self.try_park(FIRST_LOOK, domain) == Some(GoIdle::Idle)
+            || start_worker(domain)
+            || self.park_instead(FIRST_LOOK, domain)
+        {
             return true;
         }
         // The callbacks stay; a later push tries again. A thread that has found a worker since, and waits, must look again.
         self.state.give_up();
         step!("start-failure-without-notify", self.progress.notify_all());
-        step!("start-failure-without-dismissal", self.rounds.dismiss(&self.urgent));
+        step!("start-failure-without-dismissal", rounds::wake(self.rounds.dismiss(&self.urgent)));
         false
     }
 
-    /// Parks the domain for `delay` nanoseconds instead of starting a worker, or of one that sleeps: for a lazy callback, and
-    /// if no thread can be started but there is one that resumes parked domains. Returns `false` if that is impossible.
+    /// Parks the domain for `delay` nanoseconds instead of starting a worker, or of one that sleeps. Returns `false` if that is
+    /// impossible, as there is no thread that resumes parked domains.
     fn park_instead(&self, delay: u64, domain: &impl RawDomain) -> bool {
+        loop {
+            match self.try_park(delay, domain) {
+                Some(GoIdle::Idle) => return true,
+                Some(GoIdle::WorkFound) => {}
+                None => return false,
+            }
+        }
+    }
+
+    /// [`park_instead`](Self::park_instead), but the task may be taken before the domain is parked, and then does nothing:
+    /// [`GoIdle::WorkFound`].
+    fn try_park(&self, delay: u64, domain: &impl RawDomain) -> Option<GoIdle> {
         let due = now() + delay;
         // Relaxed: as in `unpark`.
         let earlier = self.parked_until.load(Relaxed);
         // Pushes that follow one another soon must not postpone it for ever.
         let due =
             if earlier <= due && domain.is_parked(earlier) { Some(earlier) } else { self.park(due, domain) };
-        let Some(due) = due else { return false };
+        let due = due?;
         // No fence: if this misses a callback, the task finds it soon.
-        let has_work = || !domain.is_parked(due);
-        if self.state.leave_running(PARKED, || (), has_work) == GoIdle::Idle {
+        let is_taken = || !domain.is_parked(due);
+        let result = self.state.leave_running(PARKED, || (), is_taken);
+        if result == GoIdle::Idle {
             // A caller of `barrier` that has found a worker since does not wait for the task, which others may delay.
             step!("parked-without-notify", self.progress.notify_all());
-            return true;
         }
-        self.unpark(domain);
-        false
+        Some(result)
     }
 
     /// Leaves a task that calls [`resume`](Self::resume) at the time `due`, in place of an earlier one. Returns `due`,
@@ -192,7 +223,7 @@ impl CallbackWorker {
     /// The task of a parked domain: works, unless there is a worker.
     pub fn resume(&self, domain: &impl RawDomain) {
         if self.state.resume() {
-            if is_timer() { self.work_without_sleep(domain) } else { self.work(domain, &|| false) }
+            self.work(domain, &|| false);
         }
     }
 
@@ -213,10 +244,8 @@ impl CallbackWorker {
         if has_begun {
             step!(
                 "round-without-worker",
-                if self.state.wake() && !start_worker(domain) {
-                    self.state.give_up();
-                    self.progress.notify_all();
-                    self.rounds.dismiss(&self.urgent);
+                if self.state.wake() {
+                    self.start_or_park(false, domain);
                 }
             );
         }
@@ -229,18 +258,15 @@ impl CallbackWorker {
     }
 
     /// The worker's loop: runs until all queues are empty, or hold nothing but lazy callbacks, or until `stop` returns
-    /// `true` and the domain is not closed.
+    /// `true`, or until the domain is parked, as this thread is wanted.
     pub fn work(&self, domain: &impl RawDomain, stop: &dyn Fn() -> bool) {
         self.unpark(domain);
-        self.backlog.end_gp_wait();
         let mut lingers_since = None;
         // The last sleep was for an owner that had claimed its queue.
         let mut has_slept_for_owner = false;
         loop {
-            let is_closed = || self.closed.load(Relaxed) != 0;
-            if !is_closed() && stop() && self.state.leave_running(IDLE, || (), is_closed) == GoIdle::Idle {
-                step!("worker-stops-without-notify", self.progress.notify_all());
-                return step!("worker-stops-without-dismissal", self.rounds.dismiss(&self.urgent));
+            if stop() && self.stop(domain) == GoIdle::Idle {
+                return;
             }
             // Before each sleep.
             let mut served = Vec::new();
@@ -250,47 +276,94 @@ impl CallbackWorker {
             let again = mem::take(&mut has_slept_for_owner);
             if found.pending == Pending::None && !found.is_held && self.end(domain) == GoIdle::Idle {
                 // This thread is no worker any more.
-                return wake_all(served);
+                return running::wake_all(served);
             }
-            rounds::wake(served);
-            if found.pending == Pending::None {
-                if found.is_held {
-                    self.wait_for_owner(again, domain);
-                    has_slept_for_owner = !again;
-                    lingers_since = None;
-                }
+            if self.wake_elsewhere(served, domain) == GoIdle::Idle {
+                return;
+            }
+            let next = if found.pending == Pending::None {
+                lingers_since = None;
+                has_slept_for_owner = found.is_held && !again;
+                if found.is_held { self.wait_for_owner(again, domain) } else { GoIdle::WorkFound }
             } else if let Some(time) = self.lazy_time(&found, domain) {
-                if self.wait_lazily(time, &found, domain) == GoIdle::Idle {
-                    return;
-                }
                 lingers_since = None;
+                self.wait_lazily(time, &found, domain)
             } else if self.run_slice(domain) {
+                self.backlog.end_gp_wait();
                 step!("run-without-notify", self.progress.notify_all());
+                self.give_thread_up(FIRST_LOOK, domain)
             } else if let Some(time) = found.owners_suffice.then(until_assessment).flatten() {
-                // No fence: as in `wait_for_grace_period`.
-                self.state.sleep_timeout(RATE_LIMITED, time, || (), || self.must_hurry());
                 lingers_since = None;
-            } else if self.wait_for_grace_period(found.cookie, &mut lingers_since, domain) == GoIdle::Idle {
+                self.rest(time, || self.must_hurry(), domain)
+            } else {
+                self.wait_for_grace_period(found.cookie, &mut lingers_since, domain)
+            };
+            if next == GoIdle::Idle {
                 return;
             }
         }
     }
 
+    /// This thread stops being the worker, unless something has just been pushed. What is pending gets another worker, if
+    /// there is a thread.
+    fn stop(&self, domain: &impl RawDomain) -> GoIdle {
+        let pending = self.pending(domain);
+        step!("stopped-worker-leaves-rest", {
+            if pending != Pending::None && (start_worker(domain) || self.park_instead(FIRST_LOOK, domain)) {
+                return GoIdle::Idle;
+            }
+        });
+        let is_pushed = || pending == Pending::None && self.pending(domain) != Pending::None;
+        let result = self.state.leave_running(IDLE, try_heavy, is_pushed);
+        if result == GoIdle::Idle {
+            step!("worker-stops-without-notify", self.progress.notify_all());
+            step!("worker-stops-without-dismissal", rounds::wake(self.rounds.dismiss(&self.urgent)));
+        }
+        result
+    }
+
+    /// Has another thread call the wakers. If there is none, this one stops being the worker before it calls them: they may
+    /// block, and may wait for the worker.
+    fn wake_elsewhere(&self, wakers: Vec<Waker>, domain: &impl RawDomain) -> GoIdle {
+        let Some(call) = rounds::submit(wakers) else { return GoIdle::WorkFound };
+        while self.stop(domain) == GoIdle::WorkFound {}
+        call();
+        GoIdle::Idle
+    }
+
+    /// Parks the domain for `delay` nanoseconds, which ends the worker, if its thread is wanted.
+    fn give_thread_up(&self, delay: u64, domain: &impl RawDomain) -> GoIdle {
+        if is_wanted() && self.park_instead(delay, domain) { GoIdle::Idle } else { GoIdle::WorkFound }
+    }
+
+    /// Sleeps for `time`, or until another thread wakes the worker because it `must_go_on`. If this thread is wanted, parks
+    /// the domain instead.
+    fn rest(&self, time: Duration, must_go_on: impl FnOnce() -> bool, domain: &impl RawDomain) -> GoIdle {
+        let result = self.give_thread_up(time.as_nanos() as u64, domain);
+        if result == GoIdle::WorkFound {
+            // No fence: see invariant 3 of the worker's state.
+            self.state.sleep_timeout(RATE_LIMITED, time, || (), must_go_on);
+        }
+        result
+    }
+
     /// All queues with callbacks are held: sleeps until the owner of one wakes the worker when it has run its callbacks.
     /// `again`: the worker was woken for nothing. What is retired in the owner's destructor must not wake it each time.
-    fn wait_for_owner(&self, again: bool, domain: &impl RawDomain) {
+    fn wait_for_owner(&self, again: bool, domain: &impl RawDomain) -> GoIdle {
         let is_ready = || is_ready(self.must_run_lazy(), domain);
         if again {
-            let time = Duration::from_nanos(MIN_ROUND_INTERVAL);
-            self.state.sleep_timeout(RATE_LIMITED, time, || (), is_ready);
-        } else {
-            let time = Duration::from_nanos(LAZY_DELAY);
-            self.state.sleep_timeout(LAZY_WAIT, time, try_heavy, is_ready);
+            return self.rest(Duration::from_nanos(MIN_ROUND_INTERVAL), is_ready, domain);
         }
+        let result = self.give_thread_up(MIN_ROUND_INTERVAL, domain);
+        if result == GoIdle::WorkFound {
+            self.state.sleep_timeout(LAZY_WAIT, OWNER_PATIENCE, try_heavy, is_ready);
+        }
+        result
     }
 
     /// There are no callbacks: ends the worker, unless some are pushed at this moment.
     fn end(&self, domain: &impl RawDomain) -> GoIdle {
+        self.backlog.end_gp_wait();
         let has_work = || self.pending(domain) != Pending::None;
         let result = self.state.leave_running(IDLE, try_heavy, has_work);
         if result == GoIdle::Idle {
@@ -326,36 +399,7 @@ impl CallbackWorker {
         result
     }
 
-    /// What the worker does in a thread that must not sleep for readers, as other domains may have no other thread: a round.
-    /// Then parks the domain, unless nothing is left.
-    fn work_without_sleep(&self, domain: &impl RawDomain) {
-        self.unpark(domain);
-        loop {
-            let found = self.assign_cookies(domain);
-            if found.pending == Pending::None && !found.is_held {
-                if self.end(domain) == GoIdle::Idle {
-                    return self.backlog.end_gp_wait();
-                }
-                continue;
-            }
-            let lazy_time = self.lazy_time(&found, domain).map(|time| time.as_nanos() as u64);
-            if lazy_time.is_none() {
-                if self.run_slice(domain) || try_synchronize(domain) && self.run_slice(domain) {
-                    self.backlog.end_gp_wait();
-                } else if self.backlog.gp_wait().is_none() {
-                    self.backlog.begin_gp_wait(now());
-                }
-                rounds::wake(self.advance_rounds(domain));
-            }
-            let [least, most] = POLL_INTERVAL;
-            let retry = self.backlog.gp_wait().map_or(least, |waited| (waited / 4).clamp(least, most));
-            if self.park_instead(lazy_time.unwrap_or(retry), domain) {
-                return;
-            }
-        }
-    }
-
-    /// Lingers, or waits for the grace period. Parks the domain if this thread must not sleep.
+    /// Lingers, or waits for the grace period. If this thread must not sleep for readers, tries one, and parks the domain.
     fn wait_for_grace_period(
         &self,
         cookie: Option<GpCookie>,
@@ -367,33 +411,43 @@ impl CallbackWorker {
         let in_progress = domain.core().engine.in_progress();
         let linger_end = *lingers_since.get_or_insert_with(now) + LINGER;
         let pause = || self.time_until(linger_end.max(self.last_round.load(Relaxed) + MIN_ROUND_INTERVAL));
-        if let Some(time) = in_progress.is_none().then(pause).flatten() {
+        if let Some(time) = in_progress.is_none().then(pause).flatten().filter(|_| !is_wanted()) {
             // No fence: see invariant 3 of the worker's state.
             self.state.sleep_timeout(RATE_LIMITED, time, || (), || pause().is_none());
             return GoIdle::WorkFound;
         }
         *lingers_since = None;
-        #[cfg(not(loom))]
-        if !may_wait(domain) {
-            self.work_without_sleep(domain);
-            return GoIdle::Idle;
-        }
         let begin = now();
-        self.backlog.begin_gp_wait(begin);
-        let result = domain.wait_for(in_progress.unwrap_or(cookie));
-        self.backlog.end_gp_wait();
-        self.last_round.store(if in_progress.is_some() { now() } else { begin }, Relaxed);
-        if result.is_err() {
-            step!("failed-round-without-notify", {
-                self.failures.fetch_add(1, Relaxed);
-                self.progress.notify_all();
-            });
-            step!("failed-round-without-dismissal", self.rounds.dismiss(&self.urgent));
-            // The callbacks stay; an urgent caller tries again now.
-            // (A domain that is closed has none, but is urgent.)
-            let is_called = || self.urgent.load(Relaxed) > self.closed.load(Relaxed);
-            self.state.sleep_timeout(RATE_LIMITED, ROUND_INTERVAL_ON_ERROR, || (), is_called);
+        if self.backlog.gp_wait().is_none() {
+            self.backlog.begin_gp_wait(begin);
         }
+        let result = wait_or_try(domain, in_progress.unwrap_or(cookie));
+        if is_done(cookie) || result != Ok(false) {
+            self.backlog.end_gp_wait();
+        }
+        match result {
+            Ok(true) => {}
+            Ok(false) => {
+                let [least, most] = POLL_INTERVAL;
+                let waited = self.backlog.gp_wait().unwrap_or(0);
+                let delay = (waited / 4).clamp(least, most);
+                return if self.park_instead(delay, domain) { GoIdle::Idle } else { GoIdle::WorkFound };
+            }
+            Err(Denied) => {
+                step!("failed-round-without-notify", {
+                    self.failures.fetch_add(1, Relaxed);
+                    self.progress.notify_all();
+                });
+                let mut dismissed = Vec::new();
+                step!("failed-round-without-dismissal", dismissed = self.rounds.dismiss(&self.urgent));
+                if self.wake_elsewhere(dismissed, domain) == GoIdle::Idle {
+                    return GoIdle::Idle;
+                }
+                // The callbacks stay; an urgent caller tries again now.
+                return self.rest(ROUND_INTERVAL_ON_ERROR, || self.is_urgent(), domain);
+            }
+        }
+        self.last_round.store(if in_progress.is_some() { now() } else { begin }, Relaxed);
         GoIdle::WorkFound
     }
 
@@ -422,7 +476,7 @@ impl CallbackWorker {
                 });
             }
         }
-        running::run(domain, callback);
+        invoke::run(domain, callback);
     }
 
     /// Runs ready callbacks for [`BATCH_TIME_LIMIT`]. Returns `true` if there were some.

@@ -7,13 +7,17 @@
 //! # When no thread can be started
 //!
 //! A worker sleeps until readers have left only while there is a *spare*: the idle worker, or the
-//! [timer](super::lazy_timer), which never sleeps for readers. Otherwise it parks its domain. The timer then tries the
-//! grace period again and again, for this domain and all others that have no worker. So stalled readers of one domain,
+//! [timer](super::lazy_timer), which never sleeps for readers. Otherwise it parks its domain. The timer then has the grace
+//! period tried again and again, for this domain and all others that have no worker. So stalled readers of one domain,
 //! or of as many as there are threads, do not stop the others.
 //!
-//! A callback may block a worker, and the timer if no other thread can be started.
+//! If no worker is idle, the timer itself resumes the domains, in turn: until it has, the timer is *wanted*
+//! ([`super::pool_state`]), and so is every worker that could be it.
 //!
-//! After a failed start, no thread is started for [`RETRY_INTERVAL`]: an attempt takes as long as hundreds of pushes.
+//! After a failed start, no thread is started for [`RETRY_INTERVAL`]: an attempt takes as long as hundreds of pushes. Later
+//! calls of the library try again: a push that finds no worker, a poll, and a thread in `GracePeriod::wait_timeout`, from
+//! time to time ([`retry`]). Nothing else does. So when code of the program blocks all workers that do not sleep for readers,
+//! what is parked waits for that code, or for such a call.
 //!
 //! # Fork
 //!
@@ -26,7 +30,7 @@ use core::{mem, ptr};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::pool_state::{PoolState, Role, Task};
+use super::pool_state::{PoolState, Task};
 use crate::sync::{ForkSafe, now};
 use crate::sys::pin::is_pinned;
 use crate::sys::scheduling::take_nice_of_main;
@@ -38,7 +42,7 @@ const RETRY_INTERVAL: u64 = 4_000_000;
 static POOL: ForkSafe<PoolState> = ForkSafe::new(PoolState::new());
 
 thread_local! {
-    static ROLE: Cell<Role> = const { Cell::new(Role::Outside) };
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs the task in a worker. Returns `false` if it will not run, as no worker is idle and none can be started.
@@ -50,44 +54,49 @@ pub fn submit(task: impl FnOnce() + Send + 'static) -> bool {
     try_submit(Box::new(task)).is_ok()
 }
 
-/// [`submit`], or runs the task in the calling thread.
-pub fn submit_or_run(task: impl FnOnce() + Send + 'static) {
-    if let Err(task) = try_submit(Box::new(task)) {
-        run(task);
-    }
-}
-
-fn try_submit(task: Task) -> Result<(), Task> {
+/// [`submit`], which returns the task if it will not run.
+pub fn try_submit(task: Task) -> Result<(), Task> {
     POOL.get().assign(task).or_else(start_worker)
 }
 
-/// [`submit`], or has the first worker that finishes its task run this one. Returns `false` if there is no worker.
+/// Makes sure that there is a timer, whose task is `task`. Returns `false` if there is no worker.
 #[must_use]
-pub fn submit_or_queue(task: fn()) -> bool {
-    submit(task) || POOL.get().queue(Box::new(task))
+pub fn ensure_timer(task: fn()) -> bool {
+    POOL.get().ensure_timer(task, try_submit)
 }
 
-/// Calls `f`, as the timer.
-pub fn as_timer(f: impl FnOnce()) {
-    let before = ROLE.replace(Role::Timer);
-    POOL.get().as_timer(f);
-    ROLE.set(before);
+/// The calling thread, which runs the timer's task, is the timer.
+pub fn begin_timer() {
+    POOL.get().begin_timer();
 }
 
-/// Returns `true` for the timer.
-pub fn is_timer() -> bool {
-    ROLE.get() == Role::Timer
+/// The calling thread is the timer no more: there is none.
+pub fn end_timer() {
+    POOL.get().end_timer();
+}
+
+/// The calling thread is the timer no more. The idle worker is, or the next one that looks.
+pub fn hand_timer_over(task: fn()) {
+    POOL.get().want_timer(Box::new(task));
+}
+
+/// Tries to start a thread for the timer, if none could be started for it.
+pub fn retry() {
+    let pool = POOL.get();
+    // Relaxed: as in `start_worker`.
+    if pool.retry_at.load(Relaxed) != 0 && !pool.must_wait() {
+        pool.retry_timer(try_submit);
+    }
 }
 
 /// Returns `true` if the calling thread may sleep for readers: it is none of the pool, or there is a spare.
-pub fn has_spare() -> bool {
-    POOL.get().has_spare(ROLE.get())
+pub fn may_sleep() -> bool {
+    !IS_WORKER.get() || POOL.get().has_spare()
 }
 
-/// Returns `true` if this worker must give its thread up: it is the timer, or a task waits for a thread and none could be
-/// started.
+/// Returns `true` if the calling thread must give up what it does: it is a worker, and is to be the timer.
 pub fn is_wanted() -> bool {
-    is_timer() || !POOL.get().lock().queued.is_empty()
+    IS_WORKER.get() && POOL.get().is_timer_wanted()
 }
 
 /// Starts a spare. Returns `false` if this worker must not sleep for readers.
@@ -98,7 +107,7 @@ pub fn start_spare() -> bool {
 /// Returns `true` if there is no worker, and it is not time to try to start one.
 pub fn is_stranded() -> bool {
     let pool = POOL.get();
-    pool.must_wait() && pool.lock().count == 0
+    pool.must_wait() && pool.is_empty()
 }
 
 /// Forgets the workers: the child of a fork has none. Tasks that the parent's workers run, or were about to, will not
@@ -120,21 +129,24 @@ fn start_worker(first: Task) -> Result<(), Task> {
     }
     // A thread's argument is one word.
     let first = Box::into_raw(Box::new(first));
+    let pool = POOL.get();
+    pool.starts();
     // The program's signals are not for this thread: it runs destructors, callbacks and wakers.
     if with_all_blocked(|| thread::spawn(c"stillpoint-rcu", work, first.cast())) {
         return Ok(());
     }
     // Relaxed: a hint.
-    POOL.get().retry_at.store(now() + RETRY_INTERVAL, Relaxed);
+    pool.retry_at.store(now() + RETRY_INTERVAL, Relaxed);
+    pool.start_failed();
     // SAFETY: comes from a box, and no thread has it.
     Err(*unsafe { Box::from_raw(first) })
 }
 
 /// The main function of a worker.
 extern "C" fn work(first: *mut c_void) -> *mut c_void {
+    POOL.get().begin();
+    IS_WORKER.set(true);
     take_nice_of_main();
-    ROLE.set(Role::Worker);
-    POOL.get().lock().count += 1;
     // SAFETY: `start_worker` made the pointer of a box, for this thread.
     let first = unsafe { Box::from_raw(first.cast::<Task>()) };
     run(*first);
@@ -144,7 +156,8 @@ extern "C" fn work(first: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-fn run(task: Task) {
+/// Runs the task. A panic is reported.
+pub fn run(task: Task) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(task)) {
         // Its destructor could panic too.
         mem::forget(payload);

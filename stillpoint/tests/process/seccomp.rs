@@ -19,6 +19,7 @@ use support::backends;
 use support::child;
 use support::deadline::deadline;
 use support::panics::message;
+use support::threads::deny_threads;
 use support::tracked::Tracked;
 
 const ERRNOS: [(&str, i32); 2] = [("ENOSYS", libc::ENOSYS), ("EPERM", libc::EPERM)];
@@ -293,6 +294,34 @@ fn late_denial_panics_writers_not_readers() {
         stop.store(true, Relaxed);
         // Without readers a grace period needs no fence: from here on they may be freed.
         reader.join().expect("the reader does not panic");
+    });
+}
+
+/// The only thread of the library must not sleep for readers: it tries grace periods.
+#[test]
+fn late_denial_reaches_futures_where_no_thread_can_be_started() {
+    if child::variant().is_none() {
+        return child::run(late_denial_reaches_futures_where_no_thread_can_be_started, "denied", None);
+    }
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    if fence::init().backend() == Backend::SeqCst {
+        return eprintln!("not checked, as membarrier was denied before: {}", fence::report());
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                drop(Own::enter());
+            }
+        });
+        assert_eq!(GracePeriod::now_in(Own).wait_timeout(Duration::MAX), Ok(()));
+        deny_threads();
+        deny_membarrier(libc::EPERM, None);
+        let wait = || GracePeriod::now_in(Own).wait_timeout(Duration::MAX);
+        let panic = catch_unwind(wait).expect_err("nothing orders the readers");
+        stop.store(true, Relaxed);
+        assert!(message(&*panic).starts_with("membarrier"), "{}", message(&*panic));
     });
 }
 

@@ -2,7 +2,7 @@
 
 use core::convert::Infallible;
 use core::panic::Location;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -22,8 +22,8 @@ struct Domain<F> {
     queue: Queue,
     /// Times at which the domain is to be resumed.
     parked: Mutex<Vec<u64>>,
-    /// The next task is taken at once.
-    is_taken: AtomicBool,
+    /// So many of the next tasks are taken at once.
+    taken: AtomicU64,
     /// There is a thread that resumes parked domains.
     parks: bool,
     /// Grace periods fail.
@@ -35,9 +35,9 @@ struct Domain<F> {
 impl<F: Fn() -> bool> Domain<F> {
     fn new(start: F) -> Self {
         let core = Core::new(SrcuReaders::new(Location::caller()), || "test");
-        let (parked, is_taken) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        let (parked, taken) = (Mutex::new(Vec::new()), AtomicU64::new(0));
         let queue = Queue::new();
-        Self { core, queue, parked, is_taken, parks: true, is_denied: false, start }
+        Self { core, queue, parked, taken, parks: true, is_denied: false, start }
     }
 
     fn worker(&self) -> &CallbackWorker {
@@ -87,7 +87,7 @@ impl<F: Fn() -> bool> RawDomain for Domain<F> {
     }
 
     fn park(&self, due: u64, _task: fn(&Self)) -> bool {
-        if self.parks && !self.is_taken.swap(false, Relaxed) {
+        if self.parks && self.taken.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
             self.parked().push(due);
         }
         self.parks
@@ -115,11 +115,11 @@ fn later_pushes_do_not_postpone_the_task_of_a_parked_domain() {
 }
 
 #[test]
-fn domain_whose_task_is_taken_before_it_is_parked_gets_another() {
+fn domain_whose_tasks_are_taken_before_it_is_parked_gets_another() {
     for lazy in [false, true] {
         let domain = Domain::new(|| false);
         let worker = domain.worker();
-        domain.is_taken.store(true, Relaxed);
+        domain.taken.store(5, Relaxed);
         worker.notify(lazy, &domain);
         assert_eq!(domain.parked().len(), 1, "lazy: {lazy}");
     }

@@ -220,6 +220,25 @@ fn future_is_dismissed_when_a_barrier_stops_being_the_worker() {
     goes_on_when_another_stops_being_the_worker(Domain::barrier_async);
 }
 
+/// Only the first start of a worker fails.
+/// Refutes: stopped-worker-leaves-rest
+#[test]
+fn what_is_left_when_a_barrier_stops_being_the_worker_gets_another() {
+    check(0, 1, || {
+        let domain = Domain::that_refuses(1);
+        let own = [domain.register(), domain.register()];
+        let _ = domain.push(own[0], Call, null());
+        let first = |domain: &Domain| domain.barrier().unwrap();
+        domain.race(first, move |domain| {
+            // The barrier has yielded, for want of a worker, and is to find nothing yet.
+            thread::yield_now();
+            domain.defer(own[1], Call);
+        });
+        domain.join();
+        assert_eq!([domain.count(0), domain.count(1)], [1, 1], "a callback was forgotten");
+    });
+}
+
 /// Refutes: start-failure-without-notify
 #[test]
 fn barrier_goes_on_when_a_throttled_caller_gets_no_worker() {
