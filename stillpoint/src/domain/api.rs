@@ -21,7 +21,7 @@ use crate::reclaim::options::DeferOptions;
 use crate::reclaim::poller::WaiterId;
 use crate::reclaim::rounds::{BarrierPoll, passes};
 use crate::reclaim::stats::Stats;
-use crate::reclaim::{heap_bytes, invoke};
+use crate::reclaim::{heap_bytes, invoke, library_waits};
 
 /// A domain: readers, and the grace periods that wait for them and for no others.
 ///
@@ -320,7 +320,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// Above a limit, [`call`](Self::call) and [`retire`](Self::retire) block, and so does dropping a
     /// [`Retired`](crate::rcu::Retired): mind this in async code. Inside a section of [`rcu`](crate::rcu) these calls do
     /// not block; dropping the outermost guard does ([`Guard::repin`](crate::rcu::Guard::repin) too). A thread that
-    /// exits blocks too. Calls made in callbacks never block.
+    /// exits blocks too. Calls made in callbacks, and in wakers that the library calls, never block.
     ///
     /// A blocked call returns after ten seconds at most, since the callbacks that it waits for may need a lock that
     /// the caller holds ([`Stats::limit_overruns`]). Until a callback has run, later calls are paced: the backlog grows
@@ -373,7 +373,10 @@ impl<D: Domain> Future for Barrier<D> {
         if !*has_run {
             domain.register_for_fork();
             match domain.core().callbacks.poll_barrier(id, context.waker(), domain) {
-                BarrierPoll::Pending => return Poll::Pending,
+                BarrierPoll::Pending => {
+                    library_waits::retry();
+                    return Poll::Pending;
+                }
                 BarrierPoll::Ended => {}
                 BarrierPoll::Dismissed => domain.barrier(),
             }

@@ -283,8 +283,9 @@ pub fn synchronize() {
 /// unblock the signals in the child, by `sigprocmask(2)` in
 /// [`pre_exec`](std::os::unix::process::CommandExt::pre_exec).
 ///
-/// A closure of at most one word needs no allocation. If no worker can be started, `f` waits until something else is
-/// deferred, or until [`barrier`] runs it.
+/// A closure of at most one word needs no allocation. If there is no worker, and none can be started, `f` waits until
+/// something else is deferred (four milliseconds later, as no thread is started sooner), or until [`barrier`] runs
+/// it.
 ///
 /// # Panics
 ///

@@ -23,6 +23,9 @@
 //! since the last paced caller is paid for with time, at [`PACE`], and each caller waits until all payments are over,
 //! but no longer than [`THROTTLE_TIMEOUT`]; what it leaves unpaid, the next ones pay. So the backlog grows slowly,
 //! however many callers there are, and two threads that wait for each other both proceed.
+//!
+//! A callback counts until it has run. So a caller waits, no longer than that either, while the worker frees one
+//! value that is larger than what the limit leaves.
 
 use core::ops::AddAssign;
 // Not of `sync`: what these words decide, how long a caller is throttled, does not exist in models.

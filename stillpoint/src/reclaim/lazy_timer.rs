@@ -7,8 +7,8 @@
 //! after the other. A callback may block a task for as long as it likes: then the timer starts a further runner. So two
 //! threads serve any number of domains, plus one for each that blocks.
 //!
-//! If no thread can be started, the timer becomes the runner, which never sleeps for readers then. The next worker that
-//! has no task, or the same one when it has run what was due, is the timer: see the pool.
+//! If no thread can be started, the timer becomes the runner, which never sleeps for readers then. The next worker
+//! that has no task, or the same one when it has run what was due, is the timer: see the pool.
 //!
 //! # Invariants
 //!

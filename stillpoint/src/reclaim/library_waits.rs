@@ -19,8 +19,8 @@ fn park_poller(domain: &impl RawDomain) -> bool {
     domain.park((now() + POLL_INTERVAL) | 1, poll)
 }
 
-/// Tries to start a thread for what is parked, if none could be started for it. Takes one load if none has ever failed to
-/// start.
+/// Tries to start a thread for what is parked, if none could be started for it. Takes one load if none has ever
+/// failed to start.
 pub(crate) fn retry() {
     worker_pool::retry();
 }
@@ -34,14 +34,14 @@ fn poll(domain: &impl RawDomain) {
     }
 }
 
-/// Returns `true` if this thread of the library must park what it works for, as others have no thread. A thread that runs code
-/// of the program cannot.
+/// Returns `true` if this thread of the library must park what it works for, as others have no thread. A thread that
+/// runs code of the program cannot.
 pub(super) fn is_wanted() -> bool {
     worker_pool::is_wanted() && !running::is_any()
 }
 
-/// Waits for the grace period if this thread of the library may sleep, or else tries one. Returns `false` if the caller must
-/// park what it works for.
+/// Waits for the grace period if this thread of the library may sleep, or else tries one. Returns `false` if the
+/// caller must park what it works for.
 pub(super) fn wait_or_try(domain: &impl RawDomain, cookie: GpCookie) -> Result<bool, Denied> {
     // Code of the program that this thread runs blocks it in any case.
     if !running::is_any() && !worker_pool::may_sleep() {

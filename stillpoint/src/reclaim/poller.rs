@@ -20,8 +20,8 @@
 //!
 //! # When no poller can run
 //!
-//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken. When they are polled,
-//! they wait in the polling thread, which panics if its grace period fails too.
+//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken. When they are
+//! polled, they wait in the polling thread, which panics if its grace period fails too.
 
 use core::mem;
 use core::task::Waker;
@@ -163,8 +163,8 @@ impl GpPoller {
     }
 
     /// The poller's task. `submit` as for [`start`](Self::start). `wait_for_next` blocks until the next grace period has
-    /// ended, or returns `false` if this thread must not go on. Returns `true` if this must then be called again later. Two
-    /// pollers at a time do no harm.
+    /// ended, or returns `false` if this thread must not go on. Returns `true` if this must then be called again
+    /// later. Two pollers at a time do no harm.
     pub fn run<R>(
         &self,
         engine: &Engine<R>,

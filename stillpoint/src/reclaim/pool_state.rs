@@ -22,15 +22,15 @@
 //! | `Wanted` | no thread could be started for it: the next worker that looks is the timer |
 //! | `Present` | one worker is the timer |
 //!
-//! A worker looks before it sleeps for long, and after each slice of callbacks, and then gives up its domain. So while the
-//! timer is wanted, all workers run code of the program, or sleep for readers.
+//! A worker looks before it sleeps for long, and after each slice of callbacks, and then gives up its domain. So
+//! while the timer is wanted, all workers run code of the program, or sleep for readers.
 //!
 //! # Spares
 //!
 //! A worker that has a task sleeps for readers only while there is a *spare*: the idle worker, or the timer. So *at any
 //! time some worker does not sleep for readers.* Of two spares, one may stop being one and then need the other; the last
-//! one looks for a spare after it has stopped being one, finds none, and does not sleep. The timer stops being one before it
-//! resumes domains itself.
+//! one looks for a spare after it has stopped being one, finds none, and does not sleep. The timer stops being one
+//! before it resumes domains itself.
 
 use core::mem;
 use std::sync::PoisonError;
@@ -190,8 +190,8 @@ impl PoolState {
         }
     }
 
-    /// For a thread that has stopped being the timer, or could not start it: the idle worker is the timer, or the next one
-    /// that looks. Returns `false` if there is no worker.
+    /// For a thread that has stopped being the timer, or could not start it: the idle worker is the timer, or the
+    /// next one that looks. Returns `false` if there is no worker.
     pub fn want_timer(&self, task: Task) -> bool {
         let mut workers = self.lock();
         // Whether there is one is not known yet.

@@ -4,8 +4,9 @@
 //! there by then; later ones are served by the next round. So a future is woken once, whatever else the worker does, and
 //! waits for two rounds at most. The domain's worker ends rounds when it has run callbacks: no thread waits for them.
 //!
-//! A waker may block, and may wait for callbacks of the domain. So no worker calls the wakers of a round: another thread does
-//! ([`submit`]), or the worker when it has stopped being the worker. A waker that blocks delays those of the same round only.
+//! A waker may block, and may wait for callbacks of the domain. So no worker calls the wakers of a round: another
+//! thread does ([`submit`]), or the worker when it has stopped being the worker. A waker that blocks delays those of
+//! the same round only.
 //!
 //! # Invariants
 //!

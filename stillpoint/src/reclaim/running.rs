@@ -1,9 +1,9 @@
-//! What code of the program the calling thread runs: callbacks and destructors of retired values, by domain, and wakers. A
-//! list on its stack, innermost first.
+//! What code of the program the calling thread runs: callbacks and destructors of retired values, by domain, and
+//! wakers. A list on its stack, innermost first.
 //!
 //! There is more than one where a callback waits for callbacks of another domain that has no worker thread, and where
-//! it defers so much in another domain that it runs some of that domain's callbacks. Wakers are listed for no domain: a
-//! thread that calls them is no domain's worker.
+//! it defers so much in another domain that it runs some of that domain's callbacks. Wakers are listed for no domain:
+//! a thread that calls them is no domain's worker.
 
 use core::cell::Cell;
 use core::ptr;

@@ -87,7 +87,8 @@ const MIN_ROUND_INTERVAL: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 /// The time between rounds after one that failed.
 const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
-/// For how long the worker sleeps until the owner wakes it that runs the callbacks of its queue. It may be wanted meanwhile.
+/// For how long the worker sleeps until the owner wakes it that runs the callbacks of its queue. It may be wanted
+/// meanwhile.
 const OWNER_PATIENCE: Duration = Duration::from_millis(10);
 /// Nanoseconds after which a domain is resumed that was parked instead of starting a worker.
 const FIRST_LOOK: u64 = 1_000_000;
@@ -151,8 +152,8 @@ impl CallbackWorker {
         !is_missing || self.start_or_park(lazy, domain)
     }
 
-    /// The caller must provide the worker: starts one, or parks the domain for a moment if none can be started, or if all is
-    /// `lazy`. Returns `false` if there is no thread.
+    /// The caller must provide the worker: starts one, or parks the domain for a moment if none can be started, or if
+    /// all is `lazy`. Returns `false` if there is no thread.
     fn start_or_park(&self, lazy: bool, domain: &impl RawDomain) -> bool {
         if lazy && self.try_park(FIRST_LOOK, domain) == Some(GoIdle::Idle)
             || start_worker(domain)
@@ -167,8 +168,8 @@ impl CallbackWorker {
         false
     }
 
-    /// Parks the domain for `delay` nanoseconds instead of starting a worker, or of one that sleeps. Returns `false` if that is
-    /// impossible, as there is no thread that resumes parked domains.
+    /// Parks the domain for `delay` nanoseconds instead of starting a worker, or of one that sleeps. Returns `false`
+    /// if that is impossible, as there is no thread that resumes parked domains.
     fn park_instead(&self, delay: u64, domain: &impl RawDomain) -> bool {
         loop {
             match self.try_park(delay, domain) {
@@ -179,8 +180,8 @@ impl CallbackWorker {
         }
     }
 
-    /// [`park_instead`](Self::park_instead), but the task may be taken before the domain is parked, and then does nothing:
-    /// [`GoIdle::WorkFound`].
+    /// [`park_instead`](Self::park_instead), but the task may be taken before the domain is parked, and then does
+    /// nothing: [`GoIdle::WorkFound`].
     fn try_park(&self, delay: u64, domain: &impl RawDomain) -> Option<GoIdle> {
         let due = now() + delay;
         // Relaxed: as in `unpark`.
@@ -304,8 +305,8 @@ impl CallbackWorker {
         }
     }
 
-    /// This thread stops being the worker, unless something has just been pushed. What is pending gets another worker, if
-    /// there is a thread.
+    /// This thread stops being the worker, unless something has just been pushed. What is pending gets another
+    /// worker, if there is a thread.
     fn stop(&self, domain: &impl RawDomain) -> GoIdle {
         let pending = self.pending(domain);
         step!("stopped-worker-leaves-rest", {
@@ -322,8 +323,8 @@ impl CallbackWorker {
         result
     }
 
-    /// Has another thread call the wakers. If there is none, this one stops being the worker before it calls them: they may
-    /// block, and may wait for the worker.
+    /// Has another thread call the wakers. If there is none, this one stops being the worker before it calls them:
+    /// they may block, and may wait for the worker.
     fn wake_elsewhere(&self, wakers: Vec<Waker>, domain: &impl RawDomain) -> GoIdle {
         let Some(call) = rounds::submit(wakers) else { return GoIdle::WorkFound };
         while self.stop(domain) == GoIdle::WorkFound {}
@@ -336,8 +337,8 @@ impl CallbackWorker {
         if is_wanted() && self.park_instead(delay, domain) { GoIdle::Idle } else { GoIdle::WorkFound }
     }
 
-    /// Sleeps for `time`, or until another thread wakes the worker because it `must_go_on`. If this thread is wanted, parks
-    /// the domain instead.
+    /// Sleeps for `time`, or until another thread wakes the worker because it `must_go_on`. If this thread is wanted,
+    /// parks the domain instead.
     fn rest(&self, time: Duration, must_go_on: impl FnOnce() -> bool, domain: &impl RawDomain) -> GoIdle {
         let result = self.give_thread_up(time.as_nanos() as u64, domain);
         if result == GoIdle::WorkFound {
@@ -399,7 +400,8 @@ impl CallbackWorker {
         result
     }
 
-    /// Lingers, or waits for the grace period. If this thread must not sleep for readers, tries one, and parks the domain.
+    /// Lingers, or waits for the grace period. If this thread must not sleep for readers, tries one, and parks the
+    /// domain.
     fn wait_for_grace_period(
         &self,
         cookie: Option<GpCookie>,

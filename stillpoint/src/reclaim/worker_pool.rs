@@ -7,17 +7,17 @@
 //! # When no thread can be started
 //!
 //! A worker sleeps until readers have left only while there is a *spare*: the idle worker, or the
-//! [timer](super::lazy_timer), which never sleeps for readers. Otherwise it parks its domain. The timer then has the grace
-//! period tried again and again, for this domain and all others that have no worker. So stalled readers of one domain,
-//! or of as many as there are threads, do not stop the others.
+//! [timer](super::lazy_timer), which never sleeps for readers. Otherwise it parks its domain. The timer then has the
+//! grace period tried again and again, for this domain and all others that have no worker. So stalled readers of one
+//! domain, or of as many as there are threads, do not stop the others.
 //!
 //! If no worker is idle, the timer itself resumes the domains, in turn: until it has, the timer is *wanted*
 //! ([`super::pool_state`]), and so is every worker that could be it.
 //!
-//! After a failed start, no thread is started for [`RETRY_INTERVAL`]: an attempt takes as long as hundreds of pushes. Later
-//! calls of the library try again: a push that finds no worker, a poll, and a thread in `GracePeriod::wait_timeout`, from
-//! time to time ([`retry`]). Nothing else does. So when code of the program blocks all workers that do not sleep for readers,
-//! what is parked waits for that code, or for such a call.
+//! After a failed start, no thread is started for [`RETRY_INTERVAL`]: an attempt takes as long as hundreds of pushes.
+//! Later calls of the library try again: a push that finds no worker, a poll, and a thread in
+//! `GracePeriod::wait_timeout`, from time to time ([`retry`]). Nothing else does. So when code of the program blocks
+//! all workers that do not sleep for readers, what is parked waits for that code, or for such a call.
 //!
 //! # Fork
 //!

@@ -9,7 +9,7 @@
 //! | state | worker | what changes it to [`RUNNING`] |
 //! |---|---|---|
 //! | [`IDLE`] | none | a push; the thread that changes it provides a worker |
-//! | [`PARKED`] | none until lazy callbacks must run ([`super::lazy_timer`]) | a push that is not lazy, an urgent caller, time; the thread that changes it provides a worker |
+//! | [`PARKED`] | none until lazy callbacks must run, or until a thread is to try again ([`super::lazy_timer`]) | a push that is not lazy, an urgent caller, time; the thread that changes it provides a worker |
 //! | [`LAZY_WAIT`] | sleeps until an owner has run its callbacks, or as `PARKED` if there is no thread for that | a push that is not lazy, an urgent caller, time |
 //! | [`RATE_LIMITED`] | sleeps until the next round may begin | an urgent caller, time |
 //! | [`RUNNING`] | runs; looks at the queues again before it leaves this state | |

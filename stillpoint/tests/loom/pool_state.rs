@@ -1,5 +1,5 @@
-//! Models of the threads of the pool where no more can be started: the timer, and other workers. There are tasks that sleep
-//! for readers, if there is a spare, and never wake.
+//! Models of the threads of the pool where no more can be started: the timer, and other workers. There are tasks that
+//! sleep for readers, if there is a spare, and never wake.
 
 use std::cell::Cell;
 
