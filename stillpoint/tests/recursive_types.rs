@@ -40,7 +40,7 @@ recursive! {
     srcu_option: is_shared, RcuOption<Node, srcu::Domain>;
     srcu_reference: is_sent, Option<Ref<'static, Node, srcu::Domain>>;
     hazard_option: is_shared, RcuOption<Node, hazard::Global>;
-    hazard_atomic: is_shared, Atomic<Node, hazard::Domain>;
+    hazard_atomic: is_shared, Atomic<Node, hazard::Global>;
     arc_cell: is_shared, ArcCell<Option<Arc<Node>>>;
     arc_cell_deferred: is_shared, ArcCell<Option<Arc<Node>>, Deferred>;
     arc_cache: is_sent, Option<Cache<Arc<ArcCell<Option<Arc<Node>>>>, Option<Arc<Node>>>>;

@@ -34,7 +34,7 @@ impl<D: StaticDomain> RawDomain for D {
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         let registry = D::shared().readers().registry();
-        let kept = RawDomain::hazards(self).and_then(Hazards::kept);
+        let kept = RawDomain::hazards(self).map(Hazards::kept);
         (0..registry.len()).map(|index| registry.attached(index)).chain(kept)
     }
 

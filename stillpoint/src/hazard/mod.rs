@@ -51,8 +51,8 @@
 //!
 //! # Domains
 //!
-//! [`Global`], the types made by [`domain!`](crate::hazard_domain), and values ([`Domain`]), which have limits, statistics and
-//! sections of their own. A hazard pointer serves all of them. Their pointers are those of [`rcu`](crate::rcu): an
+//! [`Global`], and the types made by [`domain!`](crate::hazard_domain), which have limits, statistics and sections of their
+//! own. A hazard pointer serves all of them. Their pointers are those of [`rcu`](crate::rcu): an
 //! [`Atomic<T, D>`](crate::rcu::Atomic), an [`Rcu<T, D>`](crate::rcu::Rcu) or an
 //! [`RcuOption<T, D>`](crate::rcu::RcuOption). The operations of [`Domain`](crate::Domain) mean this here:
 //!
@@ -101,8 +101,6 @@
 //! Michael, *Hazard pointers: safe memory reclamation for lock-free objects* (2004); C++26, \[saferecl.hp\]; folly's
 //! `hazptr`. The source (`slots/protected.rs`) argues why no protection is missed.
 
-#[cfg(feature = "srcu")]
-mod domain;
 #[cfg(feature = "_capi")]
 #[doc(hidden)]
 pub mod foreign;
@@ -116,18 +114,16 @@ use crate::rcu::{Guard, Stats};
 use crate::reclaim::options::DeferOptions;
 
 pub use crate::hazard_domain as domain;
-#[cfg(feature = "srcu")]
-pub use domain::Domain;
 pub use pointer::{HazardPointer, Protected};
 
-/// A domain with hazard pointers: [`Global`], a type made by [`domain!`](crate::hazard_domain), or a [`Domain`].
+/// A domain with hazard pointers: [`Global`], or a type made by [`domain!`](crate::hazard_domain).
 ///
 /// # Safety
 ///
 /// Other code must not implement it: what is retired in the domain is freed only if no hazard pointer protects it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a domain with hazard pointers",
-    note = "it is `hazard::Global`, a type made by `hazard::domain!`, or `hazard::Domain`"
+    note = "it is `hazard::Global`, or a type made by `hazard::domain!`"
 )]
 pub unsafe trait HazardDomain: crate::Domain {}
 

@@ -149,8 +149,8 @@ private_unless_loom! {
         /// Returns the callback queues. Their order does not change, and their number does not decrease.
         fn queues(&self) -> impl Iterator<Item = &Queue>;
 
-        /// Returns what keeps values that hazard pointers protect, if the domain has hazard pointers. Its queue, if there is
-        /// one, is one of [`queues`](Self::queues).
+        /// Returns what keeps values that hazard pointers protect, if the domain has hazard pointers. Its queue is one of
+        /// [`queues`](Self::queues).
         #[inline(always)]
         fn hazards(&self) -> Option<&Hazards> {
             None

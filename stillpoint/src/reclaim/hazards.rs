@@ -27,50 +27,35 @@ use crate::sync::{ForkSafe, Mutex, const_unless_loom};
 #[derive(Debug)]
 pub struct Hazards {
     last: LastCollection,
-    kept: Kept,
-}
-
-/// Where callbacks are that are kept.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one for each domain, in its state")]
-enum Kept {
-    /// The holder of the lock is the owner of the queue. The worker runs the callbacks.
-    Here(Queue, ForkSafe<Mutex<()>>),
-    /// Another domain has them: this one may end before the hazard pointers do.
-    Elsewhere(fn(Callback)),
+    /// Callbacks that are kept, which the worker runs.
+    kept: Queue,
+    /// Its holder is the owner of the queue.
+    push_lock: ForkSafe<Mutex<()>>,
 }
 
 impl Hazards {
     const_unless_loom! {
         /// `records` has the slots of the hazard pointers.
         pub fn new(records: &'static Records) -> Self {
-            Self { last: LastCollection::new(records), kept: Kept::Here(Queue::new(), ForkSafe::new(Mutex::new(()))) }
+            Self {
+                last: LastCollection::new(records),
+                kept: Queue::new(),
+                push_lock: ForkSafe::new(Mutex::new(())),
+            }
         }
     }
 
-    /// `keep` is called with callbacks instead of keeping them: it has a domain with hazard pointers
-    /// [keep](Self::keep) them.
-    #[cfg(all(feature = "srcu", not(loom)))]
-    pub fn that_keep_elsewhere(records: &'static Records, keep: fn(Callback)) -> Self {
-        Self { last: LastCollection::new(records), kept: Kept::Elsewhere(keep) }
+    /// Returns the queue of callbacks that are kept.
+    pub fn kept(&self) -> &Queue {
+        &self.kept
     }
 
-    /// Returns the queue of callbacks that are kept here.
-    pub fn kept(&self) -> Option<&Queue> {
-        match &self.kept {
-            Kept::Here(queue, _) => Some(queue),
-            Kept::Elsewhere(_) => None,
-        }
-    }
-
-    /// Returns the number of callbacks that are kept here. A statistic.
+    /// Returns the number of callbacks that are kept. A statistic.
     #[cfg(not(loom))]
     pub fn kept_count(&self) -> u64 {
-        self.kept().map_or(0, |kept| {
-            // In this order, so that no more have completed than were pushed.
-            let completed = kept.completed();
-            kept.tail() - completed
-        })
+        // In this order, so that no more have completed than were pushed.
+        let completed = self.kept.completed();
+        self.kept.tail() - completed
     }
 
     /// Returns `true` if the callback frees a value that a hazard pointer protects. Its grace period, of `engine`, has
@@ -86,34 +71,24 @@ impl Hazards {
         protected.get_or_insert_with(|| self.last.protected(engine.completed())).contains(address)
     }
 
-    /// Keeps a callback for later. Returns `true` if none was kept here before.
+    /// Keeps a callback for later. Returns `true` if none was kept before.
     #[cold]
     pub fn keep(&self, callback: Callback) -> bool {
-        match &self.kept {
-            Kept::Here(queue, push_lock) => {
-                // Nothing under the lock panics, here and below, nor runs code of the program.
-                let _lock = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                let is_first = queue.pending() == Pending::None;
-                // SAFETY: the holder of the lock is the queue's owner.
-                _ = unsafe { queue.push(callback.for_worker(), true) };
-                // What is kept does not count.
-                _ = queue.take_unreported();
-                is_first
-            }
-            Kept::Elsewhere(keep) => {
-                keep(callback);
-                false
-            }
-        }
+        // Nothing under the lock panics, here and below, nor runs code of the program.
+        let _lock = self.push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let is_first = self.kept.pending() == Pending::None;
+        // SAFETY: the holder of the lock is the queue's owner.
+        _ = unsafe { self.kept.push(callback.for_worker(), true) };
+        // What is kept does not count.
+        _ = self.kept.take_unreported();
+        is_first
     }
 
-    /// Has the worker look at all that is kept here now, as soon as it can.
+    /// Has the worker look at all that is kept now, as soon as it can.
     #[cold]
     pub fn expedite(&self) {
-        if let Kept::Here(queue, push_lock) = &self.kept {
-            let _lock = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            queue.expedite();
-        }
+        let _lock = self.push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.kept.expedite();
     }
 
     /// Returns the number of slots at which a collection looks.
@@ -131,10 +106,8 @@ impl Hazards {
         // SAFETY: the caller's contract.
         unsafe {
             self.last.reset_in_child();
-            if let Kept::Here(queue, push_lock) = &self.kept {
-                push_lock.overwrite(Mutex::new(()));
-                queue.reset_in_child();
-            }
+            self.push_lock.overwrite(Mutex::new(()));
+            self.kept.reset_in_child();
         }
     }
 }

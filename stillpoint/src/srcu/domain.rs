@@ -28,7 +28,6 @@ use crate::readers::srcu::Idx;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::{Core, RawDomain, parked_at, try_synchronize};
-use crate::reclaim::hazards::Hazards;
 use crate::reclaim::queue::Queue;
 #[cfg(feature = "statistics-page")]
 use crate::reclaim::sample::DomainSample;
@@ -63,8 +62,6 @@ pub struct Domain {
     /// Null before the first use.
     inner: AtomicPtr<Inner>,
     site: &'static Location<'static>,
-    /// Keeps what hazard pointers protect, in a domain that has them.
-    keep: Option<fn(Callback)>,
 }
 
 /// The state that all handles of a domain point to.
@@ -82,18 +79,7 @@ impl Domain {
     /// Creates a domain. Does not allocate; the first use does.
     #[track_caller]
     pub const fn new() -> Self {
-        Self::with(None)
-    }
-
-    /// A domain with hazard pointers: `keep` gets what they protect, and has another such domain keep it.
-    #[track_caller]
-    pub(crate) const fn with_hazard_pointers(keep: fn(Callback)) -> Self {
-        Self::with(Some(keep))
-    }
-
-    #[track_caller]
-    const fn with(keep: Option<fn(Callback)>) -> Self {
-        Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller(), keep }
+        Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller() }
     }
 
     /// Begins a read-side critical section, which ends when the guard is dropped, in any thread.
@@ -187,7 +173,7 @@ impl Domain {
             if domains.len() < domains.capacity() && unsafe { (*inner).handles.try_add() } {
                 // SAFETY: as above.
                 let site = unsafe { (*inner).shared.readers().site() };
-                domains.push(Self { inner: AtomicPtr::new(inner), site, keep: None });
+                domains.push(Self { inner: AtomicPtr::new(inner), site });
             }
         });
         domains.into_iter().map(|domain| DomainSample::of(&domain))
@@ -225,11 +211,7 @@ impl Domain {
         let fresh = memory.start::<Inner>();
         // SAFETY: the block belongs to this thread and has this layout.
         let ours = unsafe {
-            fresh.write(Inner {
-                shared: SrcuState::new(readers, self.keep),
-                handles: Handles::new(),
-                memory,
-            });
+            fresh.write(Inner { shared: SrcuState::new(readers), handles: Handles::new(), memory });
             fresh.as_ref()
         };
         // Before other threads see it: a fork must find it.
@@ -276,7 +258,7 @@ impl Clone for Domain {
         self.inner().handles.add();
         // Relaxed: `inner` has been called. Not a pointer that is derived from a reference, as `free` could not use
         // that.
-        Self { inner: AtomicPtr::new(self.inner.load(Relaxed)), site: self.site, keep: self.keep }
+        Self { inner: AtomicPtr::new(self.inner.load(Relaxed)), site: self.site }
     }
 }
 
@@ -367,11 +349,6 @@ impl RawDomain for Domain {
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.shared().queues.iter()
-    }
-
-    #[inline(always)]
-    fn hazards(&self) -> Option<&Hazards> {
-        self.shared().hazards.as_ref()
     }
 
     fn made_at(&self) -> Option<&'static Location<'static>> {

@@ -4,11 +4,8 @@ use core::cell::Cell;
 use core::ptr;
 
 use crate::readers::srcu::SrcuReaders;
-use crate::reclaim::callback::Callback;
 use crate::reclaim::domain::Core;
-use crate::reclaim::hazards::Hazards;
 use crate::reclaim::striped::StripedQueues;
-use crate::slots::pointers;
 
 /// The name of all domains, for reports.
 pub(super) const NAME: fn() -> &'static str = || "srcu::Domain";
@@ -18,8 +15,6 @@ pub(super) const NAME: fn() -> &'static str = || "srcu::Domain";
 pub(super) struct SrcuState {
     pub(super) core: Core<SrcuReaders>,
     pub(super) queues: StripedQueues,
-    /// If hazard pointers protect values of this domain.
-    pub(super) hazards: Option<Hazards>,
     /// The neighbours in the list; used under its lock, like `sections_before_fork`.
     pub(super) next: Cell<*const SrcuState>,
     pub(super) previous: Cell<*const SrcuState>,
@@ -32,11 +27,10 @@ unsafe impl Sync for SrcuState {}
 unsafe impl Send for SrcuState {}
 
 impl SrcuState {
-    pub(super) fn new(readers: SrcuReaders, keep: Option<fn(Callback)>) -> Self {
+    pub(super) fn new(readers: SrcuReaders) -> Self {
         Self {
             core: Core::new(readers, NAME),
             queues: StripedQueues::new(),
-            hazards: keep.map(|keep| Hazards::that_keep_elsewhere(pointers::TABLE.records(), keep)),
             next: Cell::new(ptr::null()),
             previous: Cell::new(ptr::null()),
             sections_before_fork: Cell::new([0; 2]),
@@ -59,9 +53,6 @@ impl SrcuState {
             self.readers().reset_in_child(sections);
             self.queues.reset_in_child();
             self.core.reset_in_child();
-            if let Some(hazards) = &self.hazards {
-                hazards.reset_in_child();
-            }
         }
     }
 }

@@ -11,5 +11,3 @@ mod signals;
 mod stress;
 mod structures;
 mod threads;
-#[cfg(feature = "srcu")]
-mod values;

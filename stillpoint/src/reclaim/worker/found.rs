@@ -36,12 +36,12 @@ pub(super) fn is_ready(lazy: bool, domain: &impl RawDomain) -> bool {
 
 /// Returns `true` if the queue is that of callbacks that hazard pointers keep from running.
 pub(super) fn is_kept(queue: &Queue, domain: &impl RawDomain) -> bool {
-    domain.hazards().and_then(Hazards::kept).is_some_and(|kept| ptr::eq(kept, queue))
+    domain.hazards().map(Hazards::kept).is_some_and(|kept| ptr::eq(kept, queue))
 }
 
 /// Returns `true` if hazard pointers keep callbacks from running.
 pub(super) fn has_kept(domain: &impl RawDomain) -> bool {
-    domain.hazards().and_then(Hazards::kept).is_some_and(|kept| kept.pending() != Pending::None)
+    domain.hazards().map(Hazards::kept).is_some_and(|kept| kept.pending() != Pending::None)
 }
 
 impl CallbackWorker {
