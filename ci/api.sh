@@ -14,7 +14,7 @@ list() {
         type == "" || !/^pub (const |unsafe |extern "C" )*(fn|const) / || !index($0, " " type "::")
     ' "$out/all" >"$out/$1.txt"
 }
-list stillpoint stillpoint/Cargo.toml lock_api_05,metrics,statistics-page,tracing
+list stillpoint stillpoint/Cargo.toml metrics,statistics-page,tracing
 list stillpoint-collections collections/Cargo.toml ""
 list stillpoint-tokio integrations/tokio/Cargo.toml ""
 rm "$out"/{log,all}

@@ -216,7 +216,7 @@ pub unsafe extern "C" fn sp_cookie_wait_timeout(domain: &AnyDomain, cookie: Cook
             check_wait(domain, "sp_cookie_wait_timeout")?;
             // SAFETY: the caller's contract.
             let period = unsafe { cookie.in_domain(domain) };
-            period.wait_timeout(Duration::from_nanos(timeout)).map_err(|_| Error(libc::ETIMEDOUT))
+            period.wait_timeout(Duration::from_nanos(timeout)).then_some(()).ok_or(Error(libc::ETIMEDOUT))
         })
     })
 }

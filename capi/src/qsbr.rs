@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::mem::ManuallyDrop;
 
-use stillpoint::qsbr::{self, Handle, RegisterError};
+use stillpoint::qsbr::Handle;
 
 use crate::boundary::{self, Error, misuse};
 
@@ -34,10 +34,10 @@ fn with_state(f: impl FnOnce(&mut State) -> Result<(), Error>) -> c_int {
 }
 
 fn online() -> Result<State, Error> {
-    match qsbr::Global::try_register() {
+    match Handle::try_register() {
         Ok(handle) => Ok(State::Online(ManuallyDrop::new(handle))),
-        Err(RegisterError::Registered) => Err(Error(libc::EBUSY)),
-        Err(_) => Err(Error(libc::ENOMEM)),
+        Err(None) => Err(Error(libc::EBUSY)),
+        Err(Some(_)) => Err(Error(libc::ENOMEM)),
     }
 }
 

@@ -132,7 +132,7 @@ mod sync;
 mod sys;
 
 #[cfg(all(target_has_atomic = "64", not(loom)))]
-pub use domain::api::{Barrier, Domain, EnterSection, TakeBack};
+pub use domain::api::{Domain, EnterSection, TakeBack};
 #[cfg(target_has_atomic = "64")]
 #[doc(hidden)]
 pub use sync::mutant;

@@ -116,13 +116,6 @@ fn backend_is_chosen_once() {
     let backend = report.backend();
     assert_eq!(fence::backend(), backend);
     assert!(ptr::eq(fence::report(), report));
-    assert!(fence::set_backend(backend).is_ok_and(|again| ptr::eq(again, report)));
-    for other in [Backend::Membarrier, Backend::SeqCst] {
-        if other != backend {
-            let error = fence::set_backend(other).expect_err("another backend is in use").to_string();
-            assert!(error.contains("set already") && error.contains(&report.to_string()), "{error}");
-        }
-    }
     assert_eq!(fence::backend(), backend);
 }
 
@@ -171,25 +164,12 @@ fn unknown_backend_falls_back_with_a_reason() {
 }
 
 #[test]
-fn set_backend_overrides_the_environment() {
-    if child::variant().is_none() {
-        let test = set_backend_overrides_the_environment;
-        return child::run(test, "seqcst", Some("membarrier"));
-    }
-    let report = fence::set_backend(Backend::SeqCst).expect("nothing was chosen before");
-    assert_eq!(report.backend(), Backend::SeqCst, "{report}");
-    assert_eq!(fence::init().backend(), Backend::SeqCst);
-    assert_fences();
-}
-
-#[test]
 fn first_reader_chooses_the_backend() {
     if child::variant().is_none() {
         let test = first_reader_chooses_the_backend;
         return child::run(test, "", None);
     }
     drop(stillpoint::rcu::enter());
-    assert!(fence::set_backend(fence::backend()).is_ok());
     assert_fences();
 }
 

@@ -88,12 +88,11 @@ mod linux {
         if !is_alone(page_does_not_choose_the_fence) {
             return;
         }
-        use stillpoint::fence::{Backend, set_backend};
         let _running = deadline();
         statistics_page::publish(INTERVAL).expect("a page");
         assert!(sample().1.contains("\"fence\":null"));
-        set_backend(Backend::SeqCst).expect("nothing has chosen");
-        until(|| sample().1.contains("\"fence\":{\"backend\":\"seqcst\","));
+        let chosen = format!("\"fence\":{{\"backend\":\"{}\",", stillpoint::fence::init().backend());
+        until(|| sample().1.contains(&chosen));
     }
 
     /// Where sections began, and what happens in locks, if that is recorded.

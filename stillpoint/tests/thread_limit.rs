@@ -98,7 +98,7 @@ fn thread_that_waits_gets_a_poller_as_soon_as_one_can_be_started() {
         // Its poller cannot be started.
         until(|| ATTEMPTS.load(Relaxed) != 0);
         deny(false);
-        assert_eq!(waits.join().expect("no panic"), Ok(()));
+        assert!(waits.join().expect("no panic"));
     });
 }
 

@@ -2,12 +2,10 @@
 //!
 //! The library needs no runtime, and its futures work in any: grace periods, replaced values, the end of a domain. What
 //! they are, and which calls block, is in the [guide](https://docs.rs/stillpoint/latest/stillpoint/guide/async_code/). This crate adds what depends on
-//! the runtime:
-//!
-//! - [`BuilderExt::hint_idle_on_park`]: grace periods skip the worker threads that have nothing to do.
-//! - [`barrier`]: [`Domain::barrier_async`](stillpoint::Domain::barrier_async) as a function.
+//! the runtime, [`BuilderExt::hint_idle_on_park`]: grace periods skip the worker threads that have nothing to do.
 //!
 //! ```
+//! use stillpoint::Domain as _;
 //! use stillpoint::rcu::{self, Rcu};
 //! use stillpoint_tokio::BuilderExt as _;
 //!
@@ -17,7 +15,7 @@
 //!     assert_eq!(*limit.read(), 10); // a section without `.await`, as in a thread
 //!     assert_eq!(limit.replace(20).await, 10); // no reader uses the 10 any more
 //!     drop(limit.replace(30)); // or the library drops the 20
-//!     stillpoint_tokio::barrier(rcu::Global).await; // and has dropped it now
+//!     rcu::Global.barrier_async().await; // and has dropped it now
 //! });
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -36,8 +34,6 @@
 //!
 //! The stack of the thread shows the task (`eu-stack -1 -p 812`). `docs/operations.md` says what to do.
 
-mod barrier;
 mod park;
 
-pub use barrier::barrier;
 pub use park::BuilderExt;

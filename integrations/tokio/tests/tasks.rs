@@ -8,7 +8,7 @@ use std::{hint, thread};
 
 use stillpoint::rcu::{self, GracePeriod, Rcu};
 use stillpoint::{Domain as _, domain};
-use stillpoint_tokio::{BuilderExt as _, barrier};
+use stillpoint_tokio::BuilderExt as _;
 use support::deadline::deadline;
 use support::panics::message;
 use support::until::until;
@@ -66,7 +66,7 @@ fn task_that_never_yields_delays_no_grace_period_outside_sections() {
         for new in 1..=REPLACEMENTS {
             assert_eq!(current.replace(new).await, new - 1);
         }
-        barrier(rcu::Global).await;
+        rcu::Global.barrier_async().await;
     });
     runtime.block_on(writer).expect("no panic");
     assert!(!busy.is_finished() && reads.load(SeqCst) > 0);
@@ -111,7 +111,7 @@ fn barrier_ends_after_all_callbacks_and_blocks_no_worker() {
         s.spawn(|| (0..100).for_each(|_| Own.call(count(&called))));
     });
     runtime.block_on(async {
-        let waiting = tokio::spawn(barrier(Own));
+        let waiting = tokio::spawn(Own.barrier_async());
         yield_now().await;
         assert!(!waiting.is_finished());
         release.wait();
@@ -135,10 +135,10 @@ fn dropped_barrier_leaves_callbacks_to_the_worker() {
     let called = Arc::new(AtomicU64::new(0));
     runtime.block_on(async {
         Own.call(count(&called));
-        let mut waiting = Box::pin(barrier(Own));
+        let mut waiting = Box::pin(Own.barrier_async());
         let _ = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         drop(waiting);
-        barrier(Own).await;
+        Own.barrier_async().await;
     });
     assert_eq!(called.load(SeqCst), 1);
 }
@@ -150,10 +150,10 @@ fn barrier_under_a_guard_of_its_thread_panics() {
     let runtime = Builder::new_current_thread().build().expect("a runtime");
     LocalSet::new().block_on(&runtime, async {
         let guard = Own::enter();
-        let other = tokio::task::spawn_local(barrier(Own));
+        let other = tokio::task::spawn_local(Own.barrier_async());
         assert!(other.await.expect_err("it waits for its own thread").is_panic());
         drop(guard);
-        barrier(Own).await;
+        Own.barrier_async().await;
     });
 }
 
@@ -183,7 +183,7 @@ fn barriers_in_all_blocking_threads_end() {
     let calls = Arc::clone(&called);
     let block = move |handle: Handle| {
         Own.call(count(&calls));
-        handle.block_on(barrier(Own));
+        handle.block_on(Own.barrier_async());
     };
     with_full_pool(block, |_| ());
     assert_eq!(called.load(SeqCst), 4);
@@ -198,7 +198,7 @@ fn barrier_ends_while_all_blocking_threads_wait_for_it() {
     let block = move |_| until(|| ends.load(SeqCst));
     with_full_pool(block, |runtime| {
         Own.call(|| ());
-        runtime.block_on(barrier(Own));
+        runtime.block_on(Own.barrier_async());
         ended.store(true, SeqCst);
     });
 }
@@ -210,7 +210,7 @@ fn barrier_inside_a_callback_of_its_domain_panics() {
     let runtime = Builder::new_current_thread().build().expect("a runtime");
     let (send, receive) = mpsc::channel();
     Own.call(move || {
-        let panic = catch_unwind(AssertUnwindSafe(|| runtime.block_on(barrier(Own))))
+        let panic = catch_unwind(AssertUnwindSafe(|| runtime.block_on(Own.barrier_async())))
             .expect_err("it waits for itself");
         send.send(message(&*panic).to_owned()).expect("the test waits");
     });

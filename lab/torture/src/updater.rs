@@ -88,7 +88,7 @@ impl Updater {
             WaitMode::WaitTimeout => {
                 return self.after(|| {
                     let period = GracePeriod::now_in(domain());
-                    while period.wait_timeout(Duration::from_micros(fastrand::u64(..2000))).is_err() {}
+                    while !period.wait_timeout(Duration::from_micros(fastrand::u64(..2000))) {}
                 });
             }
             WaitMode::Await => {

@@ -1,7 +1,6 @@
 //! The public trait of all domains.
 
 use core::borrow::Borrow;
-use core::fmt;
 use core::future::Future;
 use core::mem::needs_drop;
 use core::panic::Location;
@@ -12,7 +11,7 @@ use core::task::{Context, Poll};
 use crate::grace_period::stall;
 use crate::pointer::erased::{ErasedPtr, PointableNode};
 use crate::pointer::pointable::Pointable;
-use crate::pointer::shared::{ReadSection, Shared};
+use crate::pointer::shared::Shared;
 use crate::pointer::thin::ThinPtr;
 use crate::reclaim::backlog::Limits;
 use crate::reclaim::callback::Callback;
@@ -145,22 +144,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     #[track_caller]
     fn retire_with<T: Send + 'static>(&self, value: Box<T>, options: DeferOptions) {
         // SAFETY: the pointer comes from the box, which the caller has given up.
-        unsafe { self.retire_raw(NonNull::from(Box::leak(value)), options) };
-    }
-
-    /// [`retire`](Self::retire) for a value that readers still reference, which a `Box`, as the only reference, cannot
-    /// be: for data structures that unlink their own nodes.
-    ///
-    /// # Safety
-    ///
-    /// `value` comes from a `Box`. It is not freed otherwise, and not used after the read-side critical sections that
-    /// are open now, nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) is gone. No thread has a
-    /// mutable reference to it during this call, which looks at what it [owns](crate::rcu::known_heap_bytes).
-    #[inline]
-    #[track_caller]
-    unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, options: DeferOptions) {
-        // SAFETY: the caller's contract.
-        unsafe { retire::<ThinPtr<T>>(self, value.cast(), options) };
+        unsafe { retire::<ThinPtr<T>>(self, NonNull::from(Box::leak(value)).cast(), options) };
     }
 
     /// Drops the node of an [`Atomic`](crate::rcu::Atomic) after a grace period: see
@@ -197,32 +181,6 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// ```
     #[track_caller]
     fn check_section(&self, section: &Self::Section);
-
-    /// [`call_with`](Self::call_with) for a closure that is neither `Send` nor `'static`.
-    ///
-    /// With [`DeferOptions::run_on_retiring_thread`] the calling thread may run it too, in a later call of this or the
-    /// like.
-    ///
-    /// # Safety
-    ///
-    /// What `f` uses may be used by any thread, and exists until `f` has run, however late.
-    ///
-    /// ```
-    /// use stillpoint::Domain as _;
-    /// use stillpoint::rcu::{DeferOptions, Global};
-    ///
-    /// let node: *mut String = Box::into_raw(Box::new("unlinked".into()));
-    /// // SAFETY: no other thread finds the string, and a string may be dropped by any thread.
-    /// unsafe { Global.call_unchecked(|| drop(Box::from_raw(node)), DeferOptions::new()) };
-    /// ```
-    #[inline]
-    #[track_caller]
-    unsafe fn call_unchecked<F: FnOnce()>(&self, f: F, options: DeferOptions) {
-        // SAFETY: the caller's contract; callbacks run after a grace period.
-        let callback =
-            unsafe { Callback::call_unchecked(f, options.heap(known_of_captures::<F>), options.local) };
-        self.defer(callback, options.lazy);
-    }
 
     /// Calls `drop_fn` with `pointer` after a grace period: for values that are not in a `Box`.
     ///
@@ -311,8 +269,8 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// # });
     /// ```
     #[track_caller]
-    fn barrier_async(&self) -> Barrier<Self> {
-        Barrier::new(self.clone(), None)
+    fn barrier_async(&self) -> impl Future<Output = ()> + Send + Sync + Unpin + 'static {
+        Barrier { domain: self.clone(), id: 0, site: Location::caller(), has_run: false }
     }
 
     /// Sets the limits of the backlog, from now on: see [`Limits`].
@@ -345,30 +303,19 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
 }
 
 /// The future of [`Domain::barrier_async`].
-#[must_use = "futures do nothing unless polled"]
-pub struct Barrier<D: Domain> {
+struct Barrier<D: Domain> {
     domain: D,
     id: WaiterId,
     /// Where it was made.
     site: &'static Location<'static>,
-    /// Its own domain has run all.
     has_run: bool,
-    /// What else it waits for.
-    and: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
-}
-
-impl<D: Domain> Barrier<D> {
-    #[track_caller]
-    pub(crate) fn new(domain: D, and: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>) -> Self {
-        Self { domain, id: 0, site: Location::caller(), has_run: false, and }
-    }
 }
 
 impl<D: Domain> Future for Barrier<D> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Self { domain, id, site, has_run, and } = &mut *self;
+        let Self { domain, id, site, has_run } = &mut *self;
         invoke::assert_may_wait_for_callbacks(domain, Await("a barrier", site));
         if !*has_run {
             domain.register_for_fork();
@@ -382,7 +329,7 @@ impl<D: Domain> Future for Barrier<D> {
             }
             *has_run = true;
         }
-        and.as_mut().map_or(Poll::Ready(()), |and| and.as_mut().poll(context))
+        Poll::Ready(())
     }
 }
 
@@ -391,12 +338,6 @@ impl<D: Domain> Drop for Barrier<D> {
         if self.id != 0 {
             self.domain.core().callbacks.rounds.remove(self.id);
         }
-    }
-}
-
-impl<D: Domain> fmt::Debug for Barrier<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Barrier").finish_non_exhaustive()
     }
 }
 
@@ -420,13 +361,12 @@ impl<D: Domain> fmt::Debug for Barrier<D> {
 #[diagnostic::on_unimplemented(
     message = "a section of `{Self}` cannot be begun on the spot",
     label = "this needs a domain of `rcu` or `srcu`",
-    note = "threads of a `qsbr` domain have a handle: use `load(&handle)`, `update_with(&handle, f)` or \
-            `modify_with(&handle, f)`"
+    note = "threads of a `qsbr` domain have a handle: use `load(&handle)`, `update_with(&handle, f)`"
 )]
 pub trait EnterSection: Domain {
     /// What ends the section when it is dropped. Borrowed, it is the [`Section`](Domain::Section) that lends
-    /// references. (Only the library's guards are a [`ReadSection`].)
-    type Guard<'a>: Borrow<Self::Section> + ReadSection;
+    /// references.
+    type Guard<'a>: Borrow<Self::Section>;
 
     /// Begins a read-side critical section: [`rcu::enter`](crate::rcu::enter), or
     /// [`srcu::Domain::enter`](crate::srcu::Domain::enter).

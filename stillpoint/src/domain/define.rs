@@ -98,12 +98,6 @@ macro_rules! static_domain {
                 $crate::qsbr::Handle::register()
             }
 
-            /// Like [`register`](Self::register), but returns an error instead of panicking.
-            #[track_caller]
-            pub fn try_register() -> ::core::result::Result<$crate::qsbr::Handle<Self>, $crate::qsbr::RegisterError> {
-                $crate::qsbr::Handle::try_register()
-            }
-
             /// Returns `true` if the calling thread has a handle that is online.
             pub fn is_online() -> bool {
                 $crate::qsbr::Handle::<Self>::is_online()

@@ -76,56 +76,12 @@ impl fmt::Display for Report {
 ///
 /// Takes half a microsecond while the process has one thread, and about ten milliseconds later.
 pub fn init() -> &'static Report {
-    init_with(requested_by_environment)
-}
-
-fn requested_by_environment() -> Requested<Backend> {
-    use Backend::*;
-    let backends = [("membarrier", Membarrier), ("seqcst", SeqCst)];
-    Requested::by_environment(c"STILLPOINT_FENCE", &backends)
-}
-
-/// Sets the backend to `backend`, or to [`Backend::SeqCst`] if that is not available. Ignores the environment.
-///
-/// # Errors
-///
-/// Returns an error, with the report, if another backend is in use: the backend never changes.
-///
-/// ```
-/// use stillpoint::fence::{self, Backend};
-///
-/// let report = fence::set_backend(Backend::SeqCst).expect("nothing used a fence before");
-/// assert_eq!(report.backend(), Backend::SeqCst);
-/// assert!(fence::set_backend(Backend::Membarrier).is_err());
-/// ```
-pub fn set_backend(backend: Backend) -> Result<&'static Report, BackendAlreadySet> {
-    let mut ours = false;
-    let report = init_with(|| {
-        ours = true;
-        Requested::Value(backend)
-    });
-    if ours || report.backend == backend { Ok(report) } else { Err(BackendAlreadySet(report)) }
-}
-
-/// The error of [`set_backend`]: another backend is in use.
-#[derive(Debug, Clone, Copy)]
-pub struct BackendAlreadySet(&'static Report);
-
-impl fmt::Display for BackendAlreadySet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the fence backend has been set already ({}); set it before the first reader", self.0)
-    }
-}
-
-impl std::error::Error for BackendAlreadySet {}
-
-fn init_with(requested: impl FnOnce() -> Requested<Backend>) -> &'static Report {
     if let Some(report) = REPORT.get().get() {
         return report;
     }
     // The choice does not allocate: a global allocator that contains a reader would re-enter it, and wait for itself.
     REPORT.get().get_or_init(|| {
-        let requested = requested();
+        let requested = requested_by_environment();
         // The hook may not have been registered before `main`. `SeqCst` has no state that a fork could break.
         let (backend, reason) = if register_for_fork(&FORK) {
             select(requested)
@@ -136,6 +92,12 @@ fn init_with(requested: impl FnOnce() -> Requested<Backend>) -> &'static Report 
         CHOSEN.store(backend as u8, Relaxed);
         Report { backend, requested, reason }
     })
+}
+
+fn requested_by_environment() -> Requested<Backend> {
+    use Backend::*;
+    let backends = [("membarrier", Membarrier), ("seqcst", SeqCst)];
+    Requested::by_environment(c"STILLPOINT_FENCE", &backends)
 }
 
 fn select(requested: Requested<Backend>) -> (Backend, BackendReason) {

@@ -22,7 +22,7 @@
 //! | [`Membarrier`](Backend::Membarrier) | compiler fence | `membarrier(PRIVATE_EXPEDITED)`, one inter-processor interrupt per CPU that runs this process | by default, if it works |
 //! | [`SeqCst`](Backend::SeqCst) | full fence | full fence | otherwise |
 //!
-//! The first call of [`init`], [`set_backend`] or [`heavy`], or the first reader of [`crate::rcu`], chooses the
+//! The first call of [`init`] or [`heavy`], or the first reader of [`crate::rcu`], chooses the
 //! backend, which then never changes. Before that, `light()` is a full fence. The environment variable
 //! `STILLPOINT_FENCE` (`membarrier`, `seqcst`) asks for a backend. If that is not available, `SeqCst` is
 //! used, and [`report`] returns the reason.
@@ -85,7 +85,7 @@ mod reason;
 mod tests;
 
 use crate::sys::heavy_fence;
-pub use backend::{Backend, BackendAlreadySet, Report, backend, calls, heavy, init, report, set_backend};
+pub use backend::{Backend, Report, backend, calls, heavy, init, report};
 
 /// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.
 ///

@@ -143,6 +143,7 @@
 //! | `compare_exchange`; a loop of it | [`compare_exchange`](crate::rcu::Rcu::compare_exchange); [`modify`](crate::rcu::Rcu::modify), [`update`](crate::rcu::Rcu::update) |
 //! | `Atomic<T>` that links nodes, `Owned`, `Shared`, `Pointable` | [`Atomic`](crate::rcu::Atomic), [`Owned`](crate::rcu::Owned), [`Shared`](crate::rcu::Shared), [`Pointable`](crate::rcu::Pointable): see below |
 //! | `guard.defer(f)` | [`call(f)`](crate::rcu::call) |
+//! | `unsafe { guard.defer_unchecked(f) }` | [`retire_shared`](crate::rcu::retire_shared), or [`retire_raw_with`](crate::Domain::retire_raw_with) and a function |
 //! | `guard.repin()` | [`Guard::repin`](crate::rcu::Guard::repin) |
 //! | `guard.flush()` | hardly needed; [`flush`](crate::rcu::flush) |
 //! | `Collector`, `LocalHandle` | [`domain!`](crate::domain), or [`srcu::Domain`](crate::srcu::Domain) for a domain that is a value |
@@ -161,6 +162,7 @@
 //! | `unsafe { shared.as_ref() }`, `unsafe { shared.deref() }` | `shared.as_ref()`, which is safe |
 //! | `unsafe { shared.into_owned() }`, `unsafe { atomic.try_into_owned() }` | the same, and `unsafe { atomic.take() }` |
 //! | `unsafe { guard.defer_destroy(shared) }` | `unsafe { retire_shared(shared, options) }`: see [`retire_shared`](crate::rcu::retire_shared) |
+//! | `owned.into_shared(&guard)` | [`store`](crate::rcu::Atomic::store) and [`load`](crate::rcu::Atomic::load): what is not stored is `Owned` |
 //! | `Owned::<[MaybeUninit<T>]>::init(len)` | `Owned::<[T]>::init(items)`, also for `str` |
 //!
 //! ```
@@ -286,7 +288,9 @@
 //!
 //! | parking_lot | here |
 //! |---|---|
-//! | `parking_lot::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` | `stillpoint::lock::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` |
+//! | `parking_lot::{Mutex, MutexGuard, Condvar}` | `stillpoint::lock::{Mutex, MutexGuard, Condvar}` |
+//! | `MappedMutexGuard<'a, T>` | `lock_api::MappedMutexGuard<'a, RawMutex, T>`: what `MutexGuard::map` returns |
+//! | `wait_while_until(guard, condition, instant)` | `wait_while_for(guard, condition, instant - Instant::now())` |
 //! | `Mutex<T>` in a type that takes a raw lock | [`lock::RawMutex`](crate::lock::RawMutex); for `lock_api` 0.5 with the feature `lock_api_05` |
 //! | the feature `send_guard` | the same |
 //! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or keep it |

@@ -5,7 +5,7 @@ use core::fmt;
 use super::HazardDomain;
 use super::source::Source;
 use crate::pointer::pointable::Pointable;
-use crate::pointer::shared::{Shared, sealed::Pointer as _};
+use crate::pointer::shared::{Pointer as _, Shared};
 use crate::rcu::Atomic;
 use crate::slots::pointers;
 use crate::slots::slot::Slot;

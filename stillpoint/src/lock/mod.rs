@@ -123,12 +123,9 @@ pub use condvar::Condvar;
 #[cfg(not(loom))]
 pub use condvar::WaitTimeoutResult;
 #[cfg(not(loom))]
-pub use mutex::api::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
+pub use mutex::api::{Mutex, MutexGuard, RawMutex};
 #[cfg(not(loom))]
-pub use rwlock::api::{
-    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard,
-    RwLockUpgradableReadGuard, RwLockWriteGuard,
-};
+pub use rwlock::api::{RawRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 
 /// The lock with other policies, for measurements. Not stable.
 #[cfg(feature = "_lab")]

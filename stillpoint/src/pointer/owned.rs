@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 use super::pointable::Pointable;
-use super::shared::{Pointer, ReadSection, Shared, sealed};
+use super::shared::{Pointer, Shared};
 
 /// A node that no other thread has, or has yet: a `Box` of one word, with a [tag](Shared::tag).
 ///
@@ -40,13 +40,6 @@ impl<T: ?Sized + Pointable> Owned<T> {
         Self { pointer: T::init(init), _owns: PhantomData }
     }
 
-    /// Makes it a pointer that can be copied. The node leaks unless that is stored, or becomes
-    /// [owned](Shared::into_owned) again.
-    #[inline]
-    pub fn into_shared<'g>(self, _section: &'g impl ReadSection) -> Shared<'g, T> {
-        Shared::from_word(sealed::Pointer::into_word(self))
-    }
-
     /// Returns the tag: see [`Shared::tag`].
     #[inline]
     pub fn tag(&self) -> usize {
@@ -57,10 +50,10 @@ impl<T: ?Sized + Pointable> Owned<T> {
     #[inline]
     #[must_use]
     pub fn with_tag(self, tag: usize) -> Self {
-        let word = sealed::Pointer::into_word(self.as_shared().with_tag(tag));
+        let word = Pointer::into_word(self.as_shared().with_tag(tag));
         mem::forget(self);
         // SAFETY: the word of `self`, which is forgotten, but for the tag.
-        unsafe { sealed::Pointer::from_word(word) }
+        unsafe { Pointer::from_word(word) }
     }
 
     #[inline(always)]
@@ -106,7 +99,7 @@ impl<T: ?Sized + Pointable> Shared<'_, T> {
     pub unsafe fn into_owned(self) -> Owned<T> {
         assert!(!self.is_null(), "into_owned() of a null pointer");
         // SAFETY: the caller's contract.
-        unsafe { sealed::Pointer::from_word(sealed::Pointer::into_word(self)) }
+        unsafe { Pointer::from_word(Pointer::into_word(self)) }
     }
 }
 
@@ -143,9 +136,7 @@ impl<T> From<Box<T>> for Owned<T> {
     }
 }
 
-impl<T: ?Sized + Pointable> Pointer<T> for Owned<T> {}
-
-impl<T: ?Sized + Pointable> sealed::Pointer for Owned<T> {
+impl<T: ?Sized + Pointable> Pointer<T> for Owned<T> {
     #[inline(always)]
     fn into_word(self) -> *mut () {
         ManuallyDrop::new(self).pointer.as_ptr()

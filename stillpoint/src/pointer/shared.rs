@@ -50,7 +50,7 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
         Self::from_word(ptr::null_mut())
     }
 
-    /// `word` comes from [`into_word`](sealed::Pointer::into_word), and its node exists during `'g`.
+    /// `word` comes from [`into_word`](Pointer::into_word), and its node exists during `'g`.
     #[inline(always)]
     pub(crate) const fn from_word(word: *mut ()) -> Self {
         Self { pointer: word, _guard: PhantomData }
@@ -144,31 +144,17 @@ impl<T: ?Sized + Pointable> fmt::Debug for Shared<'_, T> {
 }
 
 /// [`Owned`](crate::rcu::Owned) or [`Shared`]: what an [`Atomic`](crate::rcu::Atomic) can store.
-pub trait Pointer<T: ?Sized + Pointable>: sealed::Pointer {}
+pub trait Pointer<T: ?Sized + Pointable>: Sized {
+    /// Returns the address with the tag.
+    fn into_word(self) -> *mut ();
 
-impl<T: ?Sized + Pointable> Pointer<T> for Shared<'_, T> {}
-
-/// A guard, or a handle of [`qsbr`](crate::qsbr): what keeps grace periods of some domain from ending.
-pub trait ReadSection: sealed::ReadSection {}
-
-impl<S: sealed::ReadSection> ReadSection for S {}
-
-pub(crate) mod sealed {
-    /// What an `Atomic` needs of a pointer.
-    pub trait Pointer: Sized {
-        /// Returns the address with the tag.
-        fn into_word(self) -> *mut ();
-
-        /// # Safety
-        ///
-        /// `word` comes from `into_word` of the same type, and is not used again.
-        unsafe fn from_word(word: *mut ()) -> Self;
-    }
-
-    pub trait ReadSection {}
+    /// # Safety
+    ///
+    /// `word` comes from `into_word` of the same type, and is not used again.
+    unsafe fn from_word(word: *mut ()) -> Self;
 }
 
-impl<T: ?Sized + Pointable> sealed::Pointer for Shared<'_, T> {
+impl<T: ?Sized + Pointable> Pointer<T> for Shared<'_, T> {
     #[inline(always)]
     fn into_word(self) -> *mut () {
         self.pointer

@@ -1,6 +1,5 @@
 //! The handles of threads, and the domains that have them.
 
-use core::error::Error;
 use core::fmt;
 use core::marker::PhantomData;
 use core::panic::Location;
@@ -9,7 +8,6 @@ use core::ptr;
 use crate::Domain as _;
 use crate::domain::static_domain::{DropBeforeAwaitOrUseSrcu, StaticDomain};
 use crate::domain::thread::{leave_if_ended, queue_of, register, registered_reader};
-use crate::pointer::shared::sealed::ReadSection;
 use crate::readers::sections::reader::{Owner, Reader};
 use crate::reclaim::domain::{RawDomain as _, assert_outside_hook};
 use crate::reclaim::queue::PushAction;
@@ -66,46 +64,30 @@ pub struct Handle<D: StaticDomain = Global> {
     _thread: PhantomData<(*mut DropBeforeAwaitOrUseSrcu, D)>,
 }
 
-/// Why a thread cannot be registered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// The thread has a handle already, which may be offline or leaked.
-    Registered,
-    /// A resource is exhausted; the message says which.
-    Exhausted(&'static str),
-}
-
-impl fmt::Display for RegisterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Registered => f.pad("this thread has a handle already"),
-            Self::Exhausted(what) => f.pad(what),
-        }
-    }
-}
-
-impl Error for RegisterError {}
-
 impl<D: StaticDomain<Section = Self>> Handle<D> {
-    /// Registers the calling thread: see [`qsbr::register`](super::register).
+    /// Registers the calling thread: see [`qsbr::register`](super::register). For the macro.
+    #[doc(hidden)]
     #[track_caller]
     pub fn register() -> Self {
         match Self::try_register() {
             Ok(handle) => handle,
-            Err(why) => panic!("cannot register with {}: {why}", D::name()),
+            Err(what) => {
+                let why = what.unwrap_or("this thread has a handle already");
+                panic!("cannot register with {}: {why}", D::name());
+            }
         }
     }
 
-    /// [`register`](Self::register), which returns an error instead of panicking.
+    /// [`register`](Self::register), which returns an error instead of panicking. For other languages.
     ///
     /// # Errors
     ///
-    /// If the thread has a handle already, or cannot be registered.
+    /// `None` if the thread has a handle already, which may be offline or leaked; or what is exhausted.
+    #[doc(hidden)]
     #[track_caller]
-    pub fn try_register() -> Result<Self, RegisterError> {
+    pub fn try_register() -> Result<Self, Option<&'static str>> {
         if D::with_thread_state(|local| local.has_handle.get()) {
-            return Err(RegisterError::Registered);
+            return Err(None);
         }
         let site = Location::caller();
         let reader = match registered_reader::<D>() {
@@ -114,14 +96,15 @@ impl<D: StaticDomain<Section = Self>> Handle<D> {
                 reader.set_owner(Owner { thread: crate::sys::thread::tid().unsigned_abs(), site });
                 reader
             }
-            None => register::<D>(site).map_err(RegisterError::Exhausted)?,
+            None => register::<D>(site).map_err(Some)?,
         };
         D::with_thread_state(|local| local.has_handle.set(true));
         let seen = D::shared().readers().thread_online(reader);
         Ok(Self { seen, reader, _thread: PhantomData })
     }
 
-    /// Returns `true` if the calling thread has a handle of the domain that is online.
+    /// Returns `true` if the calling thread has a handle of the domain that is online. For the macro.
+    #[doc(hidden)]
     pub fn is_online() -> bool {
         D::INSTANCE.in_read_section()
     }
@@ -191,8 +174,6 @@ impl<D: StaticDomain> Drop for Offline<'_, D> {
         self.0.seen = D::shared().readers().thread_online(self.0.reader);
     }
 }
-
-impl<D: StaticDomain> ReadSection for Handle<D> {}
 
 impl<D: StaticDomain> Drop for Handle<D> {
     fn drop(&mut self) {

@@ -93,7 +93,7 @@ mod handle;
 use crate::Domain as _;
 
 pub use crate::qsbr_domain as domain;
-pub use handle::{Global, Handle, RegisterError};
+pub use handle::{Global, Handle};
 
 /// Registers the calling thread, which is online from now on: it must report until it drops the handle.
 ///

@@ -11,7 +11,7 @@ use super::published_ptr::PublishedPtr;
 use crate::Domain;
 use crate::pointer::owned::Owned;
 use crate::pointer::pointable::Pointable;
-use crate::pointer::shared::{Pointer, Shared, sealed::Pointer as _};
+use crate::pointer::shared::{Pointer, Shared};
 
 /// A pointer that threads load and change at the same time: to a node, or null, with a [tag](Shared::tag).
 ///
@@ -231,7 +231,7 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     ///
     /// # Safety
     ///
-    /// `new` comes from [`P::into_word`](crate::pointer::shared::sealed::Pointer::into_word), and was stored unless
+    /// `new` comes from [`P::into_word`](crate::pointer::shared::Pointer::into_word), and was stored unless
     /// `result` is an error.
     #[inline(always)]
     unsafe fn exchanged<'g, P: Pointer<T>>(

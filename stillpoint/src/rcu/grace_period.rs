@@ -1,7 +1,6 @@
 //! Grace periods as values.
 
 use core::cmp::Ordering;
-use core::error::Error;
 use core::fmt;
 use core::future::{Future, IntoFuture};
 use core::hash::{Hash, Hasher};
@@ -131,14 +130,10 @@ impl<D: Domain> GracePeriod<D> {
         }
     }
 
-    /// Blocks until the grace period has ended, for at most `timeout`.
+    /// Blocks until the grace period has ended, for at most `timeout`. Returns `true` if it has ended.
     ///
     /// A thread of the library waits for the grace period, as for a future. If none can be started, this may exceed
     /// `timeout` and block as long as [`wait`](Self::wait).
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the time is up. The grace period continues.
     ///
     /// # Panics
     ///
@@ -151,13 +146,13 @@ impl<D: Domain> GracePeriod<D> {
     /// let guard = rcu::enter();
     /// let readers = GracePeriod::now();
     /// thread::scope(|s| {
-    ///     s.spawn(|| assert!(readers.wait_timeout(Duration::from_millis(10)).is_err()));
+    ///     s.spawn(|| assert!(!readers.wait_timeout(Duration::from_millis(10))));
     /// });
     /// drop(guard);
-    /// assert!(readers.wait_timeout(Duration::from_secs(10)).is_ok());
+    /// assert!(readers.wait_timeout(Duration::from_secs(10)));
     /// ```
     #[track_caller]
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitTimeoutError> {
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
         assert_may_wait(&self.domain, "GracePeriod::wait_timeout()");
         // A time that the clock cannot express is never reached.
         let until = u64::try_from(timeout.as_nanos()).ok().and_then(|timeout| now().checked_add(timeout));
@@ -168,10 +163,10 @@ impl<D: Domain> GracePeriod<D> {
             // Each poll looks after the library's threads: this one may be the last that can.
             let next = now() + POLL_INTERVAL;
             if block_on(Some(until.map_or(next, |until| until.min(next))), &mut is_ready) {
-                return Ok(());
+                return true;
             }
             if until.is_some_and(|until| now() >= until) {
-                return Err(WaitTimeoutError(()));
+                return false;
             }
         }
     }
@@ -181,18 +176,6 @@ impl<D: Domain> GracePeriod<D> {
         (address(&self.domain), self.cookie)
     }
 }
-
-/// An error: the grace period has not ended within the timeout of [`GracePeriod::wait_timeout`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WaitTimeoutError(());
-
-impl fmt::Display for WaitTimeoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("timed out waiting for a grace period")
-    }
-}
-
-impl Error for WaitTimeoutError {}
 
 impl<D: Domain> IntoFuture for GracePeriod<D> {
     type Output = ();

@@ -11,7 +11,6 @@ use crate::domain::thread::{
     KeepReader, in_read_section, own_reader, queue_of, reader_registered_at, registered_reader,
     while_it_stays,
 };
-use crate::pointer::shared::sealed::ReadSection;
 use crate::readers::sections::reader::{ExitPath, Reader};
 use crate::readers::sections::registration;
 use crate::reclaim::queue::PushAction;
@@ -139,8 +138,6 @@ impl<D: RcuDomain> Guard<D> {
         }
     }
 }
-
-impl<D: RcuDomain> ReadSection for Guard<D> {}
 
 impl<D: RcuDomain> Drop for Guard<D> {
     #[inline]

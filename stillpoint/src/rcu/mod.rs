@@ -203,7 +203,7 @@ use crate::reclaim::heap_bytes;
 
 pub use atomic::Atomic;
 pub use exchange_error::CompareExchangeError;
-pub use grace_period::{Elapse, GracePeriod, WaitTimeoutError};
+pub use grace_period::{Elapse, GracePeriod};
 pub use guard::{Global, Guard, RcuDomain};
 pub use option::RcuOption;
 pub use pointer::Rcu;
@@ -216,7 +216,7 @@ pub use crate::grace_period::stall::{
 };
 pub use crate::pointer::owned::Owned;
 pub use crate::pointer::pointable::Pointable;
-pub use crate::pointer::shared::{Pointer, ReadSection, Shared};
+pub use crate::pointer::shared::Shared;
 pub use crate::reclaim::backlog::Limits;
 pub use crate::reclaim::options::DeferOptions;
 pub use crate::reclaim::stats::Stats;
@@ -270,9 +270,8 @@ pub fn synchronize() {
 /// Calls `f` in a worker thread of the library after a grace period: when every section that is open now has ended.
 ///
 /// May be called inside sections, callbacks and destructors, but not in signal handlers. Does not block, unless the
-/// backlog is above its limit: see [`Domain::set_limits`](crate::Domain::set_limits). With options, or for a closure that
-/// borrows: [`Domain::call_with`](crate::Domain::call_with) and [`Domain::call_unchecked`](crate::Domain::call_unchecked)
-/// of [`Global`].
+/// backlog is above its limit: see [`Domain::set_limits`](crate::Domain::set_limits). With options:
+/// [`Domain::call_with`](crate::Domain::call_with) of [`Global`].
 ///
 /// Callbacks of one thread run in order, one after the other; callbacks of several threads run in any order. A panic in a
 /// callback is caught and counted ([`Stats::panics`]), and a line on standard error names its domain and its type. If
@@ -309,7 +308,7 @@ pub fn call(f: impl FnOnce() + Send + 'static) {
 /// Drops `value` after a grace period, in the worker. Its destructor is a callback: see [`call`].
 ///
 /// For a box whose destructor releases something that readers use. A value that readers reference is retired by
-/// dropping what [`Rcu::replace`] returns, or by [`Domain::retire_raw`](crate::Domain::retire_raw).
+/// dropping what [`Rcu::replace`] returns, or by [`Domain::retire_shared`](crate::Domain::retire_shared).
 ///
 /// A value without a destructor (no drop glue) is freed by the thread that retired it if that thread continues to retire,
 /// or else by the worker.

@@ -65,8 +65,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         }
     }
 
-    /// Publishes `value`, if there is one, to the readers of `domain`.
-    pub fn from_box_in(value: Option<Box<T>>, domain: D) -> Self {
+    pub(super) fn from_box_in(value: Option<Box<T>>, domain: D) -> Self {
         Self {
             value: PublishedPtr::new(into_word(value)),
             domain,

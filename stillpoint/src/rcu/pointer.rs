@@ -254,21 +254,12 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     /// assert_eq!(old.wait(), [1, 2]);
     /// ```
     #[track_caller]
-    pub fn modify(&self, f: impl FnMut(&mut T)) -> Retired<T, D>
+    pub fn modify(&self, mut f: impl FnMut(&mut T)) -> Retired<T, D>
     where
         T: Clone + Sync,
         D: EnterSection,
     {
-        self.modify_with(self.domain().enter_section().borrow(), f)
-    }
-
-    /// [`modify`](Self::modify) inside an open section, in every domain: see [`update_with`](Self::update_with).
-    #[track_caller]
-    pub fn modify_with(&self, guard: &D::Section, mut f: impl FnMut(&mut T)) -> Retired<T, D>
-    where
-        T: Clone + Sync,
-    {
-        self.update_with(guard, |old| {
+        self.update(|old| {
             let mut new = old.clone();
             f(&mut new);
             new

@@ -110,16 +110,6 @@ impl Callback {
 
     /// Calls `f`; counted as the size of the closure itself and the `heap` bytes, if these are known.
     pub fn call<F: FnOnce() + Send + 'static>(f: F, heap: Option<usize>) -> Self {
-        // SAFETY: any thread may call it, however late.
-        unsafe { Self::call_unchecked(f, heap, false) }
-    }
-
-    /// [`call`](Self::call). `local`: the thread that deferred it may call it.
-    ///
-    /// # Safety
-    ///
-    /// Any thread may call `f` after a grace period, however late.
-    pub unsafe fn call_unchecked<F: FnOnce()>(f: F, heap: Option<usize>, local: bool) -> Self {
         /// # Safety
         ///
         /// `data` holds an `F`, which is not used again.
@@ -137,7 +127,7 @@ impl Callback {
         fn call<F: FnOnce()>(f: F) -> Option<fn() -> Panicked> {
             catch(f, ptr::null(), || Panicked { what: "a callback deferred", name: type_name::<F>() })
         }
-        let bytes_and_flags = weight(size_of::<F>(), heap) | (usize::from(local) * LOCAL);
+        let bytes_and_flags = weight(size_of::<F>(), heap);
         let mut data = Data::uninit();
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<Data>() {
             // SAFETY: `data` has the size and the alignment.

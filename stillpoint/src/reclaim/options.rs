@@ -54,7 +54,7 @@ impl DeferOptions {
     ///
     /// The thread that allocated the memory then frees it, which is several times faster with most allocators: for
     /// nodes of lists, trees and tables whose values only own memory. This is the default for values without
-    /// destructors. Callbacks are affected only if they come from [`call_unchecked`](crate::Domain::call_unchecked).
+    /// destructors. No callback is affected.
     ///
     /// What the thread defers afterwards waits until the destructor returns; what other threads defer does not.
     pub const fn run_on_retiring_thread(self) -> Self {
@@ -69,8 +69,7 @@ impl DeferOptions {
     /// Says that it may own any amount of memory: it counts as
     /// [a value that the library does not know](crate::rcu::Limits#what-a-value-counts-for).
     ///
-    /// For callbacks that free memory by raw pointers ([`call_unchecked`](crate::Domain::call_unchecked)), which captures
-    /// do not show.
+    /// For what is freed by raw pointers ([`retire_raw_with`](crate::Domain::retire_raw_with)).
     pub const fn unknown_heap_bytes(self) -> Self {
         Self { heap: Heap::Unknown, ..self }
     }

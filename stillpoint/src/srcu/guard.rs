@@ -9,7 +9,6 @@ use core::panic::Location;
 use core::ptr::NonNull;
 
 use super::state::SrcuState;
-use crate::pointer::shared::sealed::ReadSection;
 #[cfg(feature = "section-locations")]
 use crate::readers::sections::section_sites::SiteIndex;
 use crate::readers::srcu::Idx;
@@ -127,10 +126,6 @@ impl Section {
         core::ptr::eq(self.domain.as_ptr(), domain)
     }
 }
-
-impl ReadSection for Section {}
-
-impl ReadSection for Guard<'_> {}
 
 impl Deref for Guard<'_> {
     type Target = Section;

@@ -217,9 +217,8 @@ impl<R: Raw> System for TestState<R> {
                 return Seen(got);
             }
             Op::TakeBriefly | Op::Take if has == [false; LOCKS] => {
-                let until = Instant::now() + SHORT;
                 let mut tokens = self.tokens.lock();
-                if self.put.wait_while_until(&mut tokens, |tokens| *tokens == 0, until).timed_out() {
+                if self.put.wait_while_for(&mut tokens, |tokens| *tokens == 0, SHORT).timed_out() {
                     return Seen(false);
                 }
                 *tokens -= 1;

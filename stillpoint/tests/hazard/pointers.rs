@@ -160,7 +160,8 @@ fn node_kept_in_a_section_outlives_it() {
 #[test]
 fn section_protects_what_is_loaded_in_it() {
     own!(Own, DROPS);
-    let value = RcuOption::from_box_in(Some(Box::new(Tracked(&DROPS))), Own);
+    let value = RcuOption::empty_in(Own);
+    value.replace(Some(Tracked(&DROPS)));
     let section = Own::enter();
     let seen = value.load(&section).expect("there is a value");
     value.take();

@@ -64,7 +64,7 @@ impl RawDomain for Domain {
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         let registry = self.0.state.core.engine.readers().registry();
-        let kept = self.hazards().and_then(Hazards::kept);
+        let kept = self.hazards().map(Hazards::kept);
         (0..registry.len()).map(|index| registry.attached(index)).chain(kept)
     }
 

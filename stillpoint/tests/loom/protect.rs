@@ -238,7 +238,7 @@ fn owner_that_keeps_a_value_has_the_worker_look_again() {
             domain.reclaim_some(own);
             domain.core().engine.synchronize(None);
             domain.reclaim_some(own);
-            assert_eq!(domain.hazards().unwrap().kept().unwrap().tail(), 1);
+            assert_eq!(domain.hazards().unwrap().kept().tail(), 1);
             let is_parked = domain.0.parked.lock().unwrap().is_some();
             assert!(is_parked || !domain.0.workers.lock().unwrap().is_empty());
             assert!(!is_freed(value));

@@ -459,7 +459,8 @@ fn pointers_are_formatted_without_their_nodes() {
 #[test]
 fn owned_pointer_becomes_shared_and_back() {
     let guard = Rcu::enter();
-    let shared = Owned::from(Box::new(7_u64)).with_tag(1).into_shared(&guard);
+    let first: Atomic<u64, Rcu> = Atomic::new(Owned::from(Box::new(7_u64)).with_tag(1));
+    let shared = first.load(&guard);
     // SAFETY: from a pointer to the node, which exists.
     let same = unsafe { Shared::from_ptr(shared.as_ptr()) };
     assert_eq!((same.tag(), same.with_tag(1)), (0, shared));

@@ -70,14 +70,14 @@ fn waker_that_blocks_delays_no_timed_wait_and_no_later_grace_period() {
         assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         let timed = scope.spawn(move || period.wait_timeout(LONG));
         // Both wait by now, or the second one comes when the waker blocks.
-        assert!(period.wait_timeout(Duration::from_millis(20)).is_err());
+        assert!(!period.wait_timeout(Duration::from_millis(20)));
         drop(section);
         calls.recv().expect("the waker is called");
         for _ in 0..10 {
-            assert_eq!(GracePeriod::now_in(Own).wait_timeout(LONG), Ok(()));
+            assert!(GracePeriod::now_in(Own).wait_timeout(LONG));
             wait(GracePeriod::now_in(Own).into_future());
         }
-        assert_eq!(timed.join().expect("no panic"), Ok(()));
+        assert!(timed.join().expect("no panic"));
         drop(stays);
     });
 }
@@ -92,7 +92,7 @@ fn waker_may_wait_for_a_grace_period() {
     });
     let mut future = pin!(GracePeriod::now_in(Own).into_future());
     if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-        assert_eq!(results.recv().expect("it is called"), Ok(()));
+        assert!(results.recv().expect("it is called"));
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use std::thread;
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::{DeferOptions, Guard, Limits, RcuDomain};
+use stillpoint::rcu::{DeferOptions, Guard, Limits, RcuDomain, Shared};
 use support::deadline::deadline;
 use support::until::until;
 
@@ -79,7 +79,10 @@ impl Stack {
 
     fn retire<D: RcuDomain>(&self, node: NonNull<Node>) {
         // SAFETY: from a box, and removed from the stack by the caller.
-        unsafe { D::INSTANCE.retire_raw(node, DeferOptions::new().heap_bytes(self.owning)) };
+        unsafe {
+            D::INSTANCE
+                .retire_shared(Shared::from_ptr(node.as_ptr()), DeferOptions::new().heap_bytes(self.owning))
+        };
     }
 
     /// The pop of the guide.

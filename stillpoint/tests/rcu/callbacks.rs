@@ -1,7 +1,6 @@
 //! Callbacks run once, in order, after the sections that were open, whatever they do.
 
 use std::cell::RefCell;
-use std::ptr::NonNull;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::task::Waker;
@@ -68,9 +67,7 @@ fn callbacks_wait_for_all_open_sections() {
         Own.call_with(call, DeferOptions::new().heap_bytes(1 << 20));
         Own.retire(value());
         Own.retire_with(value(), LAZY);
-        (0..5).for_each(|_| Own.retire(value()));
-        // SAFETY: from a box, and not used again.
-        unsafe { Own.retire_raw(NonNull::from(Box::leak(value())), DeferOptions::new()) };
+        (0..6).for_each(|_| Own.retire(value()));
     };
     defer();
     // Joined: a thread that exits reports its bytes elsewhere.

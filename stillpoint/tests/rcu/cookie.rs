@@ -27,7 +27,7 @@ const INSIDE: &str = " inside a read-side critical section of the same domain";
 fn wait_modes<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
     [
         |period| period.wait(),
-        |period| period.wait_timeout(Duration::MAX).expect("the time is never up"),
+        |period| assert!(period.wait_timeout(Duration::MAX)),
         |period| block_on(period),
         |period| {
             // Polled with another waker before.
@@ -35,7 +35,7 @@ fn wait_modes<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
             let _ = poll(&mut future, Waker::noop());
             block_on(future);
         },
-        |period| while period.wait_timeout(Duration::from_micros(20)).is_err() {},
+        |period| while !period.wait_timeout(Duration::from_micros(20)) {},
     ]
 }
 
@@ -72,7 +72,7 @@ fn taking_a_cookie_starts_no_grace_period() {
     assert!(readers.is_elapsed());
     assert_eq!(Own.stats().grace_periods, 1);
     wait_modes().iter().for_each(|wait| wait(readers));
-    assert_eq!(readers.wait_timeout(Duration::ZERO), Ok(()));
+    assert!(readers.wait_timeout(Duration::ZERO));
     assert_eq!(Own.stats().grace_periods, 1);
 }
 
@@ -140,14 +140,13 @@ fn wait_timeout_ends_at_timeout_or_with_the_sections() {
         let join = |waiter: thread::ScopedJoinHandle<'_, _>| waiter.join().expect("no panic");
         for timeout in [Duration::ZERO, Duration::from_millis(5), Duration::from_millis(20)] {
             let (result, end) = join(waits(timeout));
-            let error = result.expect_err("a section is open");
-            assert_eq!(error.to_string(), "timed out waiting for a grace period");
+            assert!(!result, "a section is open");
             assert!(end - start >= timeout);
         }
         let patient = [Duration::from_secs(3600), Duration::MAX].map(waits);
         assert!(!readers.is_elapsed());
         drop(guard);
-        assert!(patient.into_iter().all(|waiter| join(waiter).0.is_ok()));
+        assert!(patient.into_iter().all(|waiter| join(waiter).0));
     });
     assert!(readers.is_elapsed());
 }
@@ -162,13 +161,13 @@ fn timed_wait_keeps_the_unpark_token() {
         let parks = scope.spawn(|| {
             // A token for the program's own `park`.
             thread::current().unpark();
-            readers.wait_timeout(Duration::from_millis(5)).expect_err("a section is open");
+            assert!(!readers.wait_timeout(Duration::from_millis(5)), "a section is open");
             thread::park();
         });
         parks.join().expect("no panic");
         let parks = scope.spawn(|| {
             thread::current().unpark();
-            readers.wait_timeout(Duration::MAX).expect("the time is never up");
+            assert!(readers.wait_timeout(Duration::MAX), "the time is never up");
             thread::park();
         });
         until(|| Own.stats().sleeps != 0);
@@ -205,7 +204,7 @@ fn cookie_does_not_elapse_after_exit_inside_a_section() {
     thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
     let started = GracePeriod::start_in(Own);
     until(|| Own.stats().sleeps == 1);
-    assert!(started.wait_timeout(Duration::from_millis(20)).is_err());
+    assert!(!started.wait_timeout(Duration::from_millis(20)));
     assert!(!started.is_elapsed());
     wait_modes().iter().for_each(|wait| wait(elapsed));
 }
@@ -287,5 +286,5 @@ fn futures_wait_in_place_if_no_thread_can_start() {
     // Without a poller the grace period does not start; a later wait leads it.
     let started = GracePeriod::start_in(Own);
     assert!(!started.is_elapsed());
-    assert_eq!(started.wait_timeout(Duration::ZERO), Ok(()));
+    assert!(started.wait_timeout(Duration::ZERO));
 }

@@ -1,10 +1,8 @@
 //! Deferred work of which the caller vouches for the types, and `flush`.
 
-use std::cell::Cell;
 use std::ptr;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::Duration;
 
 use stillpoint::Domain as _;
@@ -29,45 +27,6 @@ unsafe fn count(pointer: *mut ()) {
 
 fn pointer(counter: &'static AtomicUsize) -> *mut () {
     ptr::from_ref(counter).cast_mut().cast()
-}
-
-#[test]
-fn unchecked_closure_of_any_size_runs_after_the_section() {
-    stillpoint::domain! { struct Own; }
-    static CALLS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
-    // Not `Send`. The closures have the only references, but for this one.
-    let shared = Rc::new(&CALLS);
-    let (small, large) = (Rc::clone(&shared), (Rc::clone(&shared), [1_usize; 50]));
-    let guard = Own::enter();
-    // SAFETY: this thread does not use its reference before both have run.
-    unsafe {
-        Own.call_unchecked(move || _ = small.fetch_add(1, Release), DeferOptions::new());
-        Own.call_unchecked(move || _ = large.0.fetch_add(large.1[49], Release), DeferOptions::new());
-    }
-    // The worker's grace period waits for this section.
-    until(|| Own.stats().sleeps != 0);
-    assert_eq!(CALLS.load(Acquire), 0);
-    drop(guard);
-    Own.barrier();
-    assert_eq!(CALLS.load(Acquire), 2);
-    assert_eq!(Rc::strong_count(&shared), 1);
-}
-
-#[test]
-fn unchecked_closure_may_run_on_the_deferring_thread() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    let ran = Cell::new(None::<ThreadId>);
-    until(|| {
-        let ran = &ran;
-        // SAFETY: the closure has run before `ran` is used again, and at the latest when the barrier returns.
-        unsafe { Own.call_unchecked(move || ran.set(Some(thread::current().id())), LOCAL) };
-        // This thread, unless the worker is faster.
-        Own.flush();
-        Own.barrier();
-        ran.take() == Some(thread::current().id())
-    });
 }
 
 #[test]
@@ -219,17 +178,19 @@ fn flush_of_a_sleepable_domain_covers_all_threads() {
 fn callback_may_defer_enter_and_flush() {
     stillpoint::domain! { struct Own; }
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    fn again(left: usize) {
-        CALLS.fetch_add(1, Release);
-        if left != 0 {
-            let _guard = Own::enter();
-            // SAFETY: it may run anywhere.
-            unsafe { Own.call_unchecked(move || again(left - 1), LOCAL) };
-            Own.flush();
+    struct Again(usize);
+    impl Drop for Again {
+        fn drop(&mut self) {
+            CALLS.fetch_add(1, Release);
+            if self.0 != 0 {
+                let _guard = Own::enter();
+                Own.retire_with(Box::new(Again(self.0 - 1)), LOCAL);
+                Own.flush();
+            }
         }
     }
     let _running = deadline();
-    again(100);
+    drop(Again(100));
     until(|| {
         Own.flush();
         CALLS.load(Acquire) == 101

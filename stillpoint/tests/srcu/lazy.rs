@@ -143,7 +143,7 @@ fn stalled_domains_stop_no_others_when_no_thread_can_be_started() {
         expected += others.len() + 1;
         until(|| calls.load(Acquire) >= expected);
         let elapsed = stillpoint::rcu::GracePeriod::now().wait_timeout(Duration::from_secs(600));
-        assert_eq!(elapsed, Ok(()));
+        assert!(elapsed);
     }
     drop(sections);
     let all = expected + stalled.len() + usize::from(case == "one is parked");

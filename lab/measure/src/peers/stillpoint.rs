@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use stillpoint::lock::lab::{Policy, Raw};
-use stillpoint::rcu::{self, DeferOptions, Guard, Limits, Rcu};
+use stillpoint::rcu::{self, DeferOptions, Guard, Limits, Rcu, Shared};
 use stillpoint::{Domain as _, qsbr, srcu};
 
 use super::{
@@ -58,7 +58,7 @@ impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
     #[inline]
     unsafe fn retire<N: Send + 'static>(_: &Guard, node: NonNull<N>) {
         // SAFETY: the caller's contract; the node comes from a Box.
-        unsafe { rcu::Global.retire_raw(node, Self::options()) };
+        unsafe { rcu::Global.retire_shared(Shared::from_ptr(node.as_ptr()), Self::options()) };
     }
 
     fn call<F: FnOnce() + Send + 'static>((): &(), f: F) {

@@ -296,18 +296,6 @@ impl Condvar {
         self.wait_while_before(guard, condition, after(timeout))
     }
 
-    /// Like [`wait_while_for`](Self::wait_while_for), with the `instant` at which the time is over. If it is over
-    /// already, checks `condition` once and keeps the lock.
-    #[track_caller]
-    pub fn wait_while_until<G: RawMutexGuard>(
-        &self,
-        guard: &mut G,
-        condition: impl FnMut(&mut G::Target) -> bool,
-        instant: Instant,
-    ) -> WaitTimeoutResult {
-        self.wait_while_before(guard, condition, at(instant))
-    }
-
     #[track_caller]
     fn wait_while_before<G: RawMutexGuard>(
         &self,

@@ -59,9 +59,6 @@ pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 /// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
-/// Access to a part of the value of a [`Mutex`]: see [`MutexGuard::map`](lock_api::MutexGuard::map).
-pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
-
 /// Returns the reading of the clock after `timeout`; `None` if the clock does not reach it.
 pub(crate) fn after(timeout: Duration) -> Option<u64> {
     u64::try_from(timeout.as_nanos()).ok()?.checked_add(now())

@@ -73,14 +73,6 @@ pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 /// Shared access to the value of a [`RwLock`], which can become exclusive, until dropped.
 pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, RawRwLock, T>;
 
-/// Shared access to a part of the value of a [`RwLock`]: see
-/// [`RwLockReadGuard::map`](lock_api::RwLockReadGuard::map).
-pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawRwLock, T>;
-
-/// Exclusive access to a part of the value of a [`RwLock`]: see
-/// [`RwLockWriteGuard::map`](lock_api::RwLockWriteGuard::map).
-pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, RawRwLock, T>;
-
 impl fmt::Debug for RawRwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawRwLock").finish_non_exhaustive()
