@@ -143,8 +143,7 @@ pub use sync::mutant;
 pub mod urcu {
     pub use crate::fence::backend::in_child as reset_fence_in_child;
     pub use crate::grace_period::counters::GpCounters;
-    pub use crate::grace_period::engine::GpCookie;
-    pub use crate::grace_period::engine::{Engine, ReaderSet};
+    pub use crate::grace_period::engine::{Engine, GpCookie, Leader, ReaderSet};
     pub use crate::grace_period::stall::StallDetector;
     pub use crate::sync::ForkSafe;
     pub use crate::sync::native::{

@@ -62,7 +62,7 @@ pub struct DomainId {
 impl DomainId {
     /// The domain of these readers.
     #[inline(always)]
-    pub(crate) fn of<R>(readers: &R) -> Self {
+    pub(crate) fn of<R: ?Sized>(readers: &R) -> Self {
         _ = readers;
         Self {
             #[cfg(feature = "usdt")]

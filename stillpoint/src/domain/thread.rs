@@ -23,19 +23,21 @@ use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sys::tls_destructor::AtThreadExit;
 
 impl<D: StaticDomain> RawDomain for D {
-    type Readers = ThreadReaders<Queue>;
-
-    const INSIDE: &'static str = D::PROTOCOL.inside();
+    fn inside(&self) -> &'static str {
+        D::PROTOCOL.inside()
+    }
 
     #[inline(always)]
-    fn core(&self) -> &Core<ThreadReaders<Queue>> {
+    fn core(&self) -> &Core {
         &D::shared().core
     }
 
-    fn queues(&self) -> impl Iterator<Item = &Queue> {
-        let registry = D::shared().readers().registry();
-        let kept = RawDomain::hazards(self).map(Hazards::kept);
-        (0..registry.len()).map(|index| registry.attached(index)).chain(kept)
+    fn queue_count(&self) -> usize {
+        D::shared().readers().registry().len()
+    }
+
+    fn queue(&self, index: usize) -> &Queue {
+        D::shared().readers().registry().attached(index)
     }
 
     #[inline(always)]
@@ -65,12 +67,12 @@ impl<D: StaticDomain> RawDomain for D {
         }
     }
 
-    fn submit(&self, task: fn(&D)) -> bool {
+    fn submit(&self, task: fn(&dyn RawDomain)) -> bool {
         worker_pool::submit(move || task(&D::INSTANCE))
     }
 
-    fn park(&self, due: u64, task: fn(&D)) -> bool {
-        lazy_timer::park(parked_at(self, due), move || task(&D::INSTANCE))
+    fn park(&self, due: u64, task: fn(&dyn RawDomain)) -> bool {
+        lazy_timer::park(parked_at(self.core(), due), move || task(&D::INSTANCE))
     }
 }
 
@@ -296,7 +298,8 @@ fn reset_in_child<D: StaticDomain>() {
     let own = registered_reader::<D>();
     shared.readers().reset_in_child(own);
     // SAFETY: called by a `ForkHook::child`.
-    D::INSTANCE.queues().for_each(|queue| unsafe { queue.reset_in_child() });
+    let domain: &dyn RawDomain = &D::INSTANCE;
+    domain.queues().for_each(|queue| unsafe { queue.reset_in_child() });
     if let Some(state) = D::hazards() {
         // SAFETY: as above.
         unsafe { state.hazards.reset_in_child() };

@@ -14,15 +14,14 @@
 //!
 //! ```text
 //! start    later callers wait for the next grace period      (SharedSeq::start)
-//! drain    what can be done without sleeping                 (ReaderSet::try_drain)
-//! sleep    until the other readers have left; reports stalls (ReaderSet::wait_for_readers, StallDetector)
+//! drain    what can be done without sleeping                 (ReaderSet::drain)
+//! sleep    until the other readers have left; reports stalls (Leader::sleep, StallDetector)
 //! end      wakes the callers                                 (Leader::end)
 //! ```
 //!
 //! Taking a snapshot and starting order everything that the caller did before, unpublishing above all, before
-//! [`ReaderSet::try_drain`]. What that and [`ReaderSet::wait_for_readers`] have acquired happens before the return of
-//! all callers (see [`crate::sync::shared_seq`]). Grace periods do not overlap, so no two threads call these methods at
-//! the same time.
+//! [`ReaderSet::drain`]. What that has acquired happens before the return of all callers (see
+//! [`crate::sync::shared_seq`]). Grace periods do not overlap, so no two threads call it at the same time.
 
 use core::sync::atomic::Ordering::Relaxed;
 #[cfg(feature = "statistics-page")]
@@ -46,18 +45,13 @@ use crate::sync::shared_seq::{SeqSnapshot, SharedSeq};
 pub trait ReaderSet {
     /// The reader of a thread, if readers belong to threads.
     type Reader: 'static;
-    /// The rest of a grace period that [`try_drain`](Self::try_drain) could not complete.
-    type Pending;
 
     /// Returns `true` if no reader but `own` can be inside a section, so that a grace period costs nothing.
     fn no_other_readers(&self, own: Option<&Self::Reader>) -> bool;
 
-    /// Does the part of a grace period that does not sleep: checks readers, a bounded number of times. Returns the
-    /// rest as an error if a reader still blocks the grace period.
-    fn try_drain(&self, own: Option<&Self::Reader>) -> Result<(), Self::Pending>;
-
-    /// Completes the grace period: sleeps until no reader blocks it. Calls [`StallDetector::check`] after each sleep.
-    fn wait_for_readers(&self, pending: Self::Pending, detector: &mut StallDetector<'_>);
+    /// Completes a grace period: checks readers, a bounded number of times, and if one still blocks it sleeps by
+    /// [`Leader::sleep`]. Returns `false` if the leader may not.
+    fn drain(&self, own: Option<&Self::Reader>, leader: &mut Leader<'_>) -> bool;
 
     /// Makes the calling thread, which is inside a section and has deferred its reclamation, take the slow path when it
     /// leaves. `above`: the backlog is above its limit.
@@ -87,15 +81,40 @@ pub trait ReaderSet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Denied;
 
+/// The thread that leads a grace period.
+#[derive(Debug)]
+pub struct Leader<'a> {
+    may_sleep: bool,
+    has_slept: bool,
+    counters: &'a GpCounters,
+    id: DomainId,
+    domain: fn() -> &'static str,
+    number: u64,
+}
+
+impl Leader<'_> {
+    /// Calls `wait`, which sleeps until no reader blocks the grace period, and calls [`StallDetector::check`] after each
+    /// sleep. Returns `false` if the leader may not sleep.
+    #[cold]
+    pub fn sleep(&mut self, wait: impl FnOnce(&mut StallDetector<'_>)) -> bool {
+        self.has_slept = self.may_sleep;
+        if self.may_sleep {
+            let _wait = self.counters.begin_wait();
+            wait(&mut StallDetector::new(self.counters, self.id, self.domain, self.number));
+        }
+        self.may_sleep
+    }
+}
+
 /// Runs grace periods for a set of readers, and shares them among callers.
 #[derive(Debug)]
-pub struct Engine<R> {
-    readers: R,
+pub struct Engine<R: ?Sized> {
     /// A round is a grace period.
     rounds: CachePadded<SharedSeq>,
     audit: GpAudit,
     /// Returns the name of the domain, for reports.
     domain: fn() -> &'static str,
+    readers: R,
 }
 
 impl<R> Engine<R> {
@@ -103,14 +122,16 @@ impl<R> Engine<R> {
         /// Creates the engine of the domain with this name.
         pub fn new(readers: R, domain: fn() -> &'static str) -> Self {
             Self {
-                readers,
                 rounds: CachePadded::new(SharedSeq::new()),
                 audit: GpAudit::new(),
                 domain,
+                readers,
             }
         }
     }
+}
 
+impl<R: ?Sized> Engine<R> {
     /// Returns the readers that grace periods wait for.
     #[inline(always)]
     pub fn readers(&self) -> &R {
@@ -161,7 +182,7 @@ impl<R> Engine<R> {
     }
 }
 
-impl<R: ReaderSet> Engine<R> {
+impl<R: ReaderSet + ?Sized> Engine<R> {
     /// Forgets the grace period in progress. For the only thread of a process, as after a fork. Does not reset the
     /// readers.
     #[cfg(not(loom))]
@@ -223,30 +244,26 @@ impl<R: ReaderSet> Engine<R> {
     fn lead(&self, own: Option<&R::Reader>, may_sleep: bool, ended: &mut Option<EndedSpan>) -> bool {
         let span = GpSpan::start(self.id(), self.domain, || self.number());
         let ticket = self.audit.begin();
-        let pending = self.readers.try_drain(own).err();
-        let was_held_up = pending.is_some();
-        if let Some(pending) = pending {
-            if !may_sleep {
-                span.give_up();
-                return false;
-            }
-            self.sleep(pending);
+        let mut leader = Leader {
+            may_sleep,
+            has_slept: false,
+            counters: self.readers.counters(),
+            id: self.id(),
+            domain: self.domain,
+            number: self.number(),
+        };
+        if !self.readers.drain(own, &mut leader) {
+            span.give_up();
+            return false;
         }
         self.audit.end(ticket);
-        *ended = span.end(|| self.number(), was_held_up);
+        *ended = span.end(|| self.number(), leader.has_slept);
         true
     }
 
     /// Returns the number of the grace period that the calling thread leads.
     fn number(&self) -> u64 {
         self.completed() + 1
-    }
-
-    #[cold]
-    fn sleep(&self, pending: R::Pending) {
-        let _wait = self.readers.counters().begin_wait();
-        let mut detector = StallDetector::new(self.readers.counters(), self.id(), self.domain, self.number());
-        self.readers.wait_for_readers(pending, &mut detector);
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`sections`] has the readers that belong to threads: those of [`crate::rcu`], and, by the protocol in [`qsbr`], those
 //! of [`crate::qsbr`]. [`srcu`] counts the readers of [`crate::srcu`].
 
+pub mod any;
 pub mod qsbr;
 pub mod sections;
 #[cfg(any(feature = "srcu", loom, test))]

@@ -78,7 +78,6 @@
 //! that index is to be drained, the leader flips. Once the thread sees that, it ends the section. As for new sections,
 //! a thread that sees the flip late only delays the end.
 
-use core::convert::Infallible;
 use core::num::NonZeroU32;
 use core::panic::Location;
 
@@ -86,11 +85,12 @@ use crossbeam_utils::CachePadded;
 
 use crate::fence::{light, light_compiler_only};
 use crate::grace_period::counters::GpCounters;
-use crate::grace_period::engine::ReaderSet;
+use crate::grace_period::engine::{Leader, ReaderSet};
 use crate::grace_period::stall::{StallDetector, StalledReaders};
 use crate::percpu::cpu_counters::CpuCounters;
 use crate::probes::DomainId;
 use crate::readers::awaited_reader_leaves;
+use crate::readers::sections::reader::Reader;
 #[cfg(feature = "section-locations")]
 use crate::readers::sections::section_sites::SectionSites;
 use crate::sync::{AtomicU64, Futex, Ordering::*, budget, spin_loop, step, yield_now};
@@ -166,7 +166,7 @@ struct ReaderLine {
 
 /// `idx` is not drained. If `flip`, the other index is to be drained after it.
 #[derive(Debug)]
-pub struct PendingDrain {
+struct PendingDrain {
     idx: Idx,
     flip: bool,
 }
@@ -346,33 +346,8 @@ impl SrcuReaders {
         })
     }
 
-    /// Resets the readers in the child of a fork, at which `sections` were open.
-    ///
-    /// # Safety
-    ///
-    /// The calling thread is the only one in the process, as after a fork, and not inside another function of this
-    /// module.
-    #[cfg(not(loom))]
-    pub unsafe fn reset_in_child(&self, sections: [u64; 2]) {
-        self.sections_at_fork.store(sections[0] + sections[1], Relaxed);
-        // No leader sleeps.
-        self.reader_line.wake_request.store(NO_IDX, Relaxed);
-        self.awaited.store(0, Relaxed);
-        // SAFETY: the caller's contract.
-        unsafe { self.reader_line.words.reset_in_child([sections[0], sections[1], 0, 0]) };
-    }
-}
-
-impl ReaderSet for SrcuReaders {
-    /// Guards are not tied to a thread.
-    type Reader = Infallible;
-    type Pending = PendingDrain;
-
-    fn no_other_readers(&self, _own: Option<&Infallible>) -> bool {
-        false
-    }
-
-    fn try_drain(&self, _own: Option<&Infallible>) -> Result<(), PendingDrain> {
+    /// Completes the grace period, unless a section still blocks it.
+    fn try_drain(&self) -> Result<(), PendingDrain> {
         // Relaxed: only leaders store it, one after another.
         let busy = Idx::of(self.reader_line.idx.load(Relaxed));
         let idle = busy.other();
@@ -398,6 +373,7 @@ impl ReaderSet for SrcuReaders {
         Ok(())
     }
 
+    /// Sleeps until no section blocks the grace period.
     fn wait_for_readers(&self, pending: PendingDrain, detector: &mut StallDetector<'_>) {
         self.counters.sleeps.fetch_add(1, Relaxed);
         self.sleep_for(pending.idx, detector);
@@ -407,6 +383,38 @@ impl ReaderSet for SrcuReaders {
             if !self.check_zero(busy, &mut budget(SPINS)) {
                 self.sleep_for(busy, detector);
             }
+        }
+    }
+
+    /// Resets the readers in the child of a fork, at which `sections` were open.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and not inside another function of this
+    /// module.
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self, sections: [u64; 2]) {
+        self.sections_at_fork.store(sections[0] + sections[1], Relaxed);
+        // No leader sleeps.
+        self.reader_line.wake_request.store(NO_IDX, Relaxed);
+        self.awaited.store(0, Relaxed);
+        // SAFETY: the caller's contract.
+        unsafe { self.reader_line.words.reset_in_child([sections[0], sections[1], 0, 0]) };
+    }
+}
+
+impl ReaderSet for SrcuReaders {
+    /// Guards are not tied to a thread.
+    type Reader = Reader;
+
+    fn no_other_readers(&self, _own: Option<&Reader>) -> bool {
+        false
+    }
+
+    fn drain(&self, _own: Option<&Reader>, leader: &mut Leader<'_>) -> bool {
+        match self.try_drain() {
+            Ok(()) => true,
+            Err(pending) => leader.sleep(|detector| self.wait_for_readers(pending, detector)),
         }
     }
 

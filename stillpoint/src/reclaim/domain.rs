@@ -32,8 +32,12 @@ use super::queue::Queue;
 use super::rounds::BarrierRounds;
 use super::slice::Slice;
 use super::worker_state::WorkerState;
-use crate::grace_period::engine::{Denied, Engine, GpCookie, ReaderSet};
+#[cfg(not(loom))]
+use crate::grace_period::engine::ReaderSet;
+use crate::grace_period::engine::{Denied, Engine, GpCookie};
 use crate::grace_period::stall;
+use crate::readers::any::AnyReaders;
+use crate::readers::sections::reader::Reader;
 #[cfg(not(loom))]
 use crate::sync::Ordering::Relaxed;
 use crate::sync::{AtomicU64, EventCount, const_unless_loom, private_unless_loom};
@@ -42,16 +46,16 @@ use crate::sync::{now, spin_loop, yield_now};
 
 /// What all domains have.
 #[derive(Debug)]
-pub struct Core<R> {
-    pub engine: Engine<R>,
+pub struct Core<R: ?Sized = AnyReaders> {
     pub callbacks: CallbackWorker,
     pub poller: GpPoller,
+    pub engine: Engine<R>,
 }
 
 impl<R> Core<R> {
     const_unless_loom! {
         pub fn new(readers: R, name: fn() -> &'static str) -> Self {
-            Self { engine: Engine::new(readers, name), callbacks: CallbackWorker::new(), poller: GpPoller::new() }
+            Self { callbacks: CallbackWorker::new(), poller: GpPoller::new(), engine: Engine::new(readers, name) }
         }
     }
 
@@ -131,26 +135,29 @@ impl CallbackWorker {
     }
 }
 
-/// The reader of a thread in the domain `D`.
-pub type OwnReader<D> = <<D as RawDomain>::Readers as ReaderSet>::Reader;
-
 private_unless_loom! {
-    /// What differs between domains. Models have domains of their own, which provide threads.
-    trait RawDomain: Sized {
-        type Readers: ReaderSet;
+    /// What differs between domains. The worker and all that is slow is compiled once, for a `dyn RawDomain`. Models have
+    /// domains of their own, which provide threads.
+    trait RawDomain {
+        /// Returns `true` if a thread outside known sections may be inside one.
+        fn may_be_inside(&self) -> bool {
+            false
+        }
 
-        /// A thread outside known sections may be inside one.
-        const MAY_BE_INSIDE: bool = false;
-        /// Why a thread inside a section must not wait, and what to do instead: completes "synchronize() ...".
-        const INSIDE: &'static str = "";
+        /// Returns why a thread inside a section must not wait, and what to do instead: completes "synchronize() ...".
+        fn inside(&self) -> &'static str {
+            ""
+        }
 
-        fn core(&self) -> &Core<Self::Readers>;
+        fn core(&self) -> &Core;
 
-        /// Returns the callback queues. Their order does not change, and their number does not decrease.
-        fn queues(&self) -> impl Iterator<Item = &Queue>;
+        /// Returns the number of queues of callbacks, but for that of [`Hazards::kept`]. It does not decrease.
+        fn queue_count(&self) -> usize;
 
-        /// Returns what keeps values that hazard pointers protect, if the domain has hazard pointers. Its queue is one of
-        /// [`queues`](Self::queues).
+        /// Returns the queue with this index, which is less than [`queue_count`](Self::queue_count).
+        fn queue(&self, index: usize) -> &Queue;
+
+        /// Returns what keeps values that hazard pointers protect, if the domain has hazard pointers.
         #[inline(always)]
         fn hazards(&self) -> Option<&Hazards> {
             None
@@ -162,7 +169,7 @@ private_unless_loom! {
         }
 
         /// Returns the calling thread's reader, if it has one.
-        fn current_reader(&self) -> Option<&'static OwnReader<Self>>;
+        fn current_reader(&self) -> Option<&'static Reader>;
 
         /// Returns `true` if the calling thread is known to be inside a section, so that it would wait for itself.
         fn in_read_section(&self) -> bool;
@@ -172,14 +179,16 @@ private_unless_loom! {
 
         /// Pushes a callback, and does what the owner of the queue must do then.
         #[track_caller]
-        fn defer(&self, callback: Callback, lazy: bool);
+        fn defer(&self, callback: Callback, lazy: bool)
+        where
+            Self: Sized;
 
         /// Has a thread of the library call `task`, which makes no handle of the domain and begins no section. Returns
         /// `false` if there is no thread.
-        fn submit(&self, task: fn(&Self)) -> bool;
+        fn submit(&self, task: fn(&dyn RawDomain)) -> bool;
 
         /// [`submit`](Self::submit) at the time `due`, in nanoseconds of [`now`](crate::sync::now).
-        fn park(&self, due: u64, task: fn(&Self)) -> bool;
+        fn park(&self, due: u64, task: fn(&dyn RawDomain)) -> bool;
 
         /// Undoes [`park`](Self::park), if a thread has not taken the task.
         #[cfg(loom)]
@@ -187,7 +196,7 @@ private_unless_loom! {
 
         #[cfg(not(loom))]
         fn unpark(&self, due: u64) {
-            lazy_timer::unpark(parked_at(self, due));
+            lazy_timer::unpark(parked_at(self.core(), due));
         }
 
         /// Returns `true` after [`park`](Self::park) until a thread takes the task, or until that is undone.
@@ -196,43 +205,50 @@ private_unless_loom! {
 
         #[cfg(not(loom))]
         fn is_parked(&self, due: u64) -> bool {
-            lazy_timer::is_parked(parked_at(self, due))
+            lazy_timer::is_parked(parked_at(self.core(), due))
         }
 
         /// Blocks until the grace period has ended. Called by threads of the library.
         fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
-            wait_in_worker(self, |own| self.core().engine.wait_for(own, cookie))
+            // If a callback has leaked a guard, its thread is inside, and grace periods wait for it as for any other thread.
+            let own = self.current_reader().filter(|_| !self.in_read_section());
+            // It panics if the kernel denies the heavy fence.
+            catch_unwind(AssertUnwindSafe(|| self.core().engine.wait_for(own, cookie))).map_err(|_| Denied)
         }
+    }
+}
+
+impl dyn RawDomain + '_ {
+    /// Returns the queues. Their order does not change.
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
+        let kept = self.hazards().map(Hazards::kept);
+        (0..self.queue_count()).map(|index| self.queue(index)).chain(kept)
     }
 }
 
 /// The key of the task of a parked domain.
 #[cfg(not(loom))]
-pub(crate) fn parked_at(domain: &impl RawDomain, due: u64) -> lazy_timer::TimerKey {
-    (due, address(domain).addr())
+pub(crate) fn parked_at(core: &Core, due: u64) -> lazy_timer::TimerKey {
+    (due, ptr::from_ref(core).addr())
 }
 
 /// Returns `true` if no other thread can be inside a section: a grace period then costs nothing.
-pub(super) fn is_alone(domain: &impl RawDomain) -> bool {
+pub(super) fn is_alone(domain: &dyn RawDomain) -> bool {
     // Where there are hazard pointers, each grace period issues a fence.
     domain.hazards().is_none() && domain.core().engine.readers().no_other_readers(domain.current_reader())
 }
 
-/// Returns the calling thread's reader if the thread has one and is outside. If a callback has leaked a guard, its thread is
-/// inside, and grace periods wait for it as for any other thread.
-fn reader_if_outside<D: RawDomain>(domain: &D) -> Option<&'static OwnReader<D>> {
-    domain.current_reader().filter(|_| !domain.in_read_section())
-}
-
 /// Completes a grace period if that is possible without blocking. Returns `true` if it has been completed.
-pub(crate) fn try_synchronize(domain: &impl RawDomain) -> bool {
+pub(crate) fn try_synchronize(domain: &dyn RawDomain) -> bool {
     // The worker will report a denied fence.
     try_lead(domain) == Ok(Some(true))
 }
 
 /// [`Engine::try_synchronize`](crate::grace_period::engine::Engine::try_synchronize) for the calling thread.
-pub(super) fn try_lead(domain: &impl RawDomain) -> Result<Option<bool>, Denied> {
-    let try_lead = || domain.core().engine.try_synchronize(reader_if_outside(domain));
+pub(super) fn try_lead(domain: &dyn RawDomain) -> Result<Option<bool>, Denied> {
+    // As in `RawDomain::wait_for`.
+    let own = domain.current_reader().filter(|_| !domain.in_read_section());
+    let try_lead = || domain.core().engine.try_synchronize(own);
     if cfg!(loom) {
         return Ok(try_lead());
     }
@@ -243,7 +259,7 @@ pub(super) fn try_lead(domain: &impl RawDomain) -> Result<Option<bool>, Denied> 
 /// [`try_synchronize`], which gives a thread that leads a grace period at this moment, and waits for no reader, time to
 /// end it.
 #[cfg(not(loom))]
-pub(crate) fn try_synchronize_patiently(domain: &impl RawDomain) -> bool {
+pub(crate) fn try_synchronize_patiently(domain: &dyn RawDomain) -> bool {
     /// Several times what a thread waits for a busy CPU.
     const PATIENCE: u64 = 50_000_000;
     const SPINS: u32 = 100;
@@ -270,25 +286,15 @@ pub(crate) fn try_synchronize_patiently(domain: &impl RawDomain) -> bool {
     }
 }
 
-/// Calls `wait` with the reader of this thread, a thread of the library.
-pub(super) fn wait_in_worker<D: RawDomain>(
-    domain: &D,
-    wait: impl FnOnce(Option<&OwnReader<D>>),
-) -> Result<(), Denied> {
-    let own = reader_if_outside(domain);
-    // It panics if the kernel denies the heavy fence.
-    catch_unwind(AssertUnwindSafe(|| wait(own))).map_err(|_| Denied)
-}
-
 /// Returns the address of a domain, which no other domain has while a handle or a task of it exists.
-pub(crate) fn address(domain: &impl RawDomain) -> *const () {
+pub(crate) fn address(domain: &dyn RawDomain) -> *const () {
     ptr::from_ref(domain.core()).cast()
 }
 
 /// Panics if `operation` would wait for the calling thread: inside a section of the domain, and in a stall hook.
 #[track_caller]
-pub(crate) fn assert_may_wait<D: RawDomain>(domain: &D, operation: impl fmt::Display) {
-    assert!(!domain.in_read_section(), "{operation} {}", D::INSIDE);
+pub(crate) fn assert_may_wait(domain: &dyn RawDomain, operation: impl fmt::Display) {
+    assert!(!domain.in_read_section(), "{operation} {}", domain.inside());
     assert_outside_hook(operation);
 }
 
@@ -307,10 +313,10 @@ pub(crate) fn assert_outside_hook(operation: impl fmt::Display) {
 ///
 /// Inside a section of the domain, and in a stall hook.
 #[track_caller]
-pub(crate) fn reader_outside<D: RawDomain>(
-    domain: &D,
+pub(crate) fn reader_outside(
+    domain: &dyn RawDomain,
     operation: impl fmt::Display,
-) -> Option<&'static OwnReader<D>> {
+) -> Option<&'static Reader> {
     assert_may_wait(domain, operation);
     domain.register_for_fork();
     domain.current_reader()

@@ -18,7 +18,7 @@
 
 use super::callback::Callback;
 use super::queue::{Pending, Queue};
-use crate::grace_period::engine::Engine;
+use crate::readers::any::AnyEngine;
 use crate::slots::protected::{LastCollection, Protected};
 use crate::slots::record::{Record, Records};
 use crate::sync::{ForkSafe, Mutex, const_unless_loom};
@@ -61,11 +61,11 @@ impl Hazards {
     /// Returns `true` if the callback frees a value that a hazard pointer protects. Its grace period, of `engine`, has
     /// ended, and `protected` is empty or was set by this function since then.
     #[inline]
-    pub fn is_protected<R>(
+    pub fn is_protected(
         &self,
         callback: &Callback,
         protected: &mut Option<Protected>,
-        engine: &Engine<R>,
+        engine: &AnyEngine,
     ) -> bool {
         let Some(address) = callback.value() else { return false };
         protected.get_or_insert_with(|| self.last.protected(engine.completed())).contains(address)

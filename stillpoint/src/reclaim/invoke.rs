@@ -14,14 +14,14 @@ pub(crate) fn panics() -> u64 {
     PANICS.load(Relaxed)
 }
 
-/// Runs a callback of `domain`, whose grace period has ended.
+/// Runs a callback of `domain`, which has this [`address`], and whose grace period has ended.
 #[inline(always)]
-pub(crate) fn run(domain: &impl RawDomain, callback: Callback) {
+pub(crate) fn run(domain: &dyn RawDomain, address: *const (), callback: Callback) {
     let is_free_only = callback.is_free_only();
     // SAFETY: the caller's contract.
     let run = || unsafe { callback.run() };
     // The threads of a model share what belongs to a thread here.
-    let panicked = if is_free_only || cfg!(loom) { run() } else { listed(address(domain), run) };
+    let panicked = if is_free_only || cfg!(loom) { run() } else { listed(address, run) };
     if let Some(panicked) = panicked {
         report_panic(domain, panicked());
     }
@@ -29,7 +29,7 @@ pub(crate) fn run(domain: &impl RawDomain, callback: Callback) {
 
 /// Counts a panic, and writes to the standard error what its message does not say: which domain's callback it was.
 #[cold]
-pub(crate) fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
+pub(crate) fn report_panic(domain: &dyn RawDomain, Panicked { what, name }: Panicked) {
     PANICS.fetch_add(1, Relaxed);
     let site = domain.made_at().map_or(String::new(), |site| format!(", made at {site},"));
     let domain = domain.core().engine.domain();
@@ -41,7 +41,7 @@ pub(crate) fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Pan
 #[cfg(not(loom))]
 #[track_caller]
 pub(crate) fn assert_may_wait_for_callbacks(
-    domain: &impl RawDomain,
+    domain: &dyn RawDomain,
     operation: impl core::fmt::Display + Copy,
 ) {
     super::domain::assert_may_wait(domain, operation);

@@ -10,11 +10,11 @@ use crate::sync::now;
 const POLL_INTERVAL: u64 = 4_000_000;
 
 /// Has a thread of the library run the domain's poller. Returns `false` if there is no thread.
-pub(crate) fn submit_poller(domain: &impl RawDomain) -> bool {
+pub(crate) fn submit_poller(domain: &dyn RawDomain) -> bool {
     domain.submit(poll) || park_poller(domain)
 }
 
-fn park_poller(domain: &impl RawDomain) -> bool {
+fn park_poller(domain: &dyn RawDomain) -> bool {
     // Odd: see `TimerKey`.
     domain.park((now() + POLL_INTERVAL) | 1, poll)
 }
@@ -26,7 +26,7 @@ pub(crate) fn retry() {
 }
 
 /// The poller's task.
-fn poll(domain: &impl RawDomain) {
+fn poll(domain: &dyn RawDomain) {
     let Core { engine, poller, .. } = domain.core();
     let wait_for_next = || wait_or_try(domain, engine.next());
     if poller.run(engine, || submit_poller(domain), wait_for_next) && !park_poller(domain) {
@@ -42,7 +42,7 @@ pub(super) fn is_wanted() -> bool {
 
 /// Waits for the grace period if this thread of the library may sleep, or else tries one. Returns `false` if the
 /// caller must park what it works for.
-pub(super) fn wait_or_try(domain: &impl RawDomain, cookie: GpCookie) -> Result<bool, Denied> {
+pub(super) fn wait_or_try(domain: &dyn RawDomain, cookie: GpCookie) -> Result<bool, Denied> {
     // Code of the program that this thread runs blocks it in any case.
     if !running::is_any() && !worker_pool::may_sleep() {
         let has_ended = try_lead(domain)? == Some(true);

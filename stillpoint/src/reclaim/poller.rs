@@ -29,7 +29,8 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use super::running::wake_all;
-use crate::grace_period::engine::{Denied, Engine, GpCookie};
+use crate::grace_period::engine::{Denied, GpCookie};
+use crate::readers::any::AnyEngine;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// See the [module](self).
@@ -92,9 +93,9 @@ impl GpPoller {
 
     /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it. `submit` as
     /// for [`start`](Self::start).
-    pub fn poll<R>(
+    pub fn poll(
         &self,
-        engine: &Engine<R>,
+        engine: &AnyEngine,
         cookie: GpCookie,
         id: &mut WaiterId,
         waker: &Waker,
@@ -165,9 +166,9 @@ impl GpPoller {
     /// The poller's task. `submit` as for [`start`](Self::start). `wait_for_next` blocks until the next grace period has
     /// ended, or returns `false` if this thread must not go on. Returns `true` if this must then be called again
     /// later. Two pollers at a time do no harm.
-    pub fn run<R>(
+    pub fn run(
         &self,
-        engine: &Engine<R>,
+        engine: &AnyEngine,
         submit: impl Fn() -> bool,
         wait_for_next: impl Fn() -> Result<bool, Denied>,
     ) -> bool {
@@ -201,7 +202,7 @@ impl GpPoller {
         step!("waiters-dropped-without-notify", wake_all(old.wakers.into_values().collect()));
     }
 
-    fn next<R>(&self, engine: &Engine<R>) -> Step {
+    fn next(&self, engine: &AnyEngine) -> Step {
         let mut waiters = self.lock();
         let Waiters { running, started, wakers, .. } = &mut *waiters;
         let mut done = Vec::new();

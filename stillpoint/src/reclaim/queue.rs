@@ -59,8 +59,9 @@ use core::{mem, ptr};
 
 use crossbeam_utils::CachePadded;
 
-use crate::grace_period::engine::{Engine, GpCookie};
+use crate::grace_period::engine::GpCookie;
 use crate::probes::{DomainId, probe};
+use crate::readers::any::AnyEngine;
 use crate::reclaim::activity::OwnerActivity;
 use crate::reclaim::backlog::{Amount, LocalCount};
 use crate::reclaim::blocks::{BLOCK, Block, OwnerBlocks};
@@ -332,7 +333,7 @@ impl Queue {
     /// # Errors
     ///
     /// The owner is running callbacks, and will wake the worker.
-    pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<(Option<GpCookie>, bool), ClaimedByOwner> {
+    pub fn assign_cookies(&self, engine: &AnyEngine) -> Result<(Option<GpCookie>, bool), ClaimedByOwner> {
         let claim = self.claim_or_want()?;
         let found = claim.with(|consumer| {
             consumer.activity.assess(self.tail(), consumer.next, now());
@@ -353,9 +354,9 @@ impl Queue {
     /// For the worker: runs some ready callbacks by `run`, none after the time `end`, and then calls `count` with how much
     /// that was. Those that the owner may run are left to an owner that is active, unless `all`. Returns `true` if a callback
     /// has run.
-    pub fn run_batch<R>(
+    pub fn run_batch(
         &self,
-        engine: &Engine<R>,
+        engine: &AnyEngine,
         all: bool,
         end: u64,
         run: impl Fn(Callback, &mut Option<Protected>),
@@ -385,10 +386,10 @@ impl Queue {
     /// For the owner: runs ready callbacks that it may run, at most `limit`, by `run`, and assigns a cookie to others.
     /// Returns `true` if the caller must wake the worker, which has found the queue claimed.
     #[must_use]
-    pub fn run_local<R>(
+    pub fn run_local(
         &self,
         limit: u64,
-        engine: &Engine<R>,
+        engine: &AnyEngine,
         run: impl Fn(Callback, &mut Option<Protected>),
     ) -> bool {
         // The worker has the claim, or this thread itself: a destructor that it runs here may defer something.
@@ -512,7 +513,7 @@ impl Consumer {
         Self { block: ptr::null_mut(), next: 0, cookie: None, activity: OwnerActivity::NEW, protected: None };
 
     /// Makes callbacks ready whose grace period has ended.
-    fn advance<R>(&mut self, queue: &Queue, engine: &Engine<R>) {
+    fn advance(&mut self, queue: &Queue, engine: &AnyEngine) {
         let front = &queue.front;
         step!(
             "ready-before-grace-period",
@@ -528,7 +529,7 @@ impl Consumer {
     }
 
     /// [`advance`](Self::advance), and if no callbacks wait then, assigns a cookie to those without one.
-    fn accelerate<R>(&mut self, queue: &Queue, engine: &Engine<R>) {
+    fn accelerate(&mut self, queue: &Queue, engine: &AnyEngine) {
         self.advance(queue, engine);
         let tail = queue.tail();
         if self.cookie.is_none() && tail > queue.front.waiting_end.load(Relaxed) {

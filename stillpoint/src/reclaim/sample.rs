@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::domain::{Core, RawDomain};
 use super::stats::Stats;
-use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall::{StalledReader, StalledReaders};
+use crate::readers::any::AnyEngine;
 
 /// The most readers, or places of sections, that are named of a domain.
 const NAMED: usize = 16;
@@ -26,7 +26,7 @@ pub struct DomainSample {
 }
 
 impl DomainSample {
-    pub(crate) fn of(domain: &impl RawDomain) -> Self {
+    pub(crate) fn of(domain: &dyn RawDomain) -> Self {
         let Core { engine, callbacks, .. } = domain.core();
         let stats = Stats::of(domain);
         let running = callbacks.slice.running();
@@ -49,7 +49,7 @@ impl DomainSample {
 }
 
 /// The grace period that waits for readers, if one does: how many it waits for, and the first of them.
-fn grace_period<R: ReaderSet>(engine: &Engine<R>) -> Option<Value> {
+fn grace_period(engine: &AnyEngine) -> Option<Value> {
     let (number, waited, awaited, readers) = engine.awaited_readers(NAMED)?;
     let (mut threads, mut sections) = (Vec::new(), Vec::new());
     match awaited {

@@ -8,7 +8,6 @@ use super::backlog::at_least_zero;
 use super::domain::{Core, RawDomain};
 use super::invoke::panics;
 use crate::grace_period::counters::WAIT_BOUNDS;
-use crate::grace_period::engine::ReaderSet as _;
 use crate::sync::now;
 
 /// Counters of a domain since the start of the process, and what waits in it now.
@@ -74,7 +73,7 @@ impl Stats {
         bounds
     };
 
-    pub(crate) fn of(domain: &impl RawDomain) -> Self {
+    pub(crate) fn of(domain: &dyn RawDomain) -> Self {
         let Core { engine, callbacks, .. } = domain.core();
         // First, so that no grace period is counted whose caller is not.
         let grace_periods = engine.completed();

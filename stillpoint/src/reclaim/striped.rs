@@ -46,14 +46,16 @@ fn own_stripe() -> usize {
 }
 
 impl StripedQueues {
+    pub const COUNT: usize = STRIPES;
+
     pub fn new() -> Self {
         Self(core::array::from_fn(|_| {
             CachePadded::new(Stripe { push_lock: ForkSafe::new(Mutex::new(())), queue: Queue::new() })
         }))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Queue> {
-        self.0.iter().map(|stripe| &stripe.queue)
+    pub fn get(&self, index: usize) -> &Queue {
+        &self.0[index].queue
     }
 
     /// Pushes to the calling thread's queue. Returns that queue, and what must be reported to the backlog, if it is time

@@ -63,7 +63,8 @@ use super::activity::ASSESSMENT_INTERVAL;
 use super::backlog::Backlog;
 use super::backlog::Limits;
 use super::callback::Callback;
-use super::domain::{CallbackWorker, RawDomain};
+use super::domain::{CallbackWorker, RawDomain, address};
+use super::hazards::Hazards;
 use super::invoke;
 #[cfg(not(loom))]
 use super::library_waits;
@@ -75,6 +76,7 @@ use super::worker_pool;
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED};
 use crate::fence::heavy;
 use crate::grace_period::engine::{Denied, GpCookie};
+use crate::readers::any::AnyEngine;
 use crate::slots::protected::Protected;
 use crate::sync::{Ordering::*, now, step};
 
@@ -113,7 +115,7 @@ fn is_wanted() -> bool {
 }
 
 /// See [`library_waits::wait_or_try`](super::library_waits).
-fn wait_or_try(domain: &impl RawDomain, cookie: GpCookie) -> Result<bool, Denied> {
+fn wait_or_try(domain: &dyn RawDomain, cookie: GpCookie) -> Result<bool, Denied> {
     #[cfg(not(loom))]
     return library_waits::wait_or_try(domain, cookie);
     #[cfg(loom)]
@@ -129,14 +131,14 @@ fn is_stranded() -> bool {
 }
 
 /// Has a thread work for the domain. Returns `false` if there is no thread.
-fn start_worker(domain: &impl RawDomain) -> bool {
+fn start_worker(domain: &dyn RawDomain) -> bool {
     domain.submit(|domain| domain.core().callbacks.work(domain, &|| false))
 }
 
 impl CallbackWorker {
     /// After a push: makes sure that a worker will see the callback.
     #[inline(always)]
-    pub fn notify(&self, lazy: bool, domain: &impl RawDomain) {
+    pub fn notify(&self, lazy: bool, domain: &dyn RawDomain) {
         if self.state.needs_wake(lazy) {
             self.provide(lazy, domain);
         }
@@ -144,7 +146,7 @@ impl CallbackWorker {
 
     /// Wakes or starts the worker. Returns `false` if there is none.
     #[cold]
-    fn provide(&self, lazy: bool, domain: &impl RawDomain) -> bool {
+    fn provide(&self, lazy: bool, domain: &dyn RawDomain) -> bool {
         if is_stranded() && self.state.is_idle() {
             return false;
         }
@@ -154,7 +156,7 @@ impl CallbackWorker {
 
     /// The caller must provide the worker: starts one, or parks the domain for a moment if none can be started, or if
     /// all is `lazy`. Returns `false` if there is no thread.
-    fn start_or_park(&self, lazy: bool, domain: &impl RawDomain) -> bool {
+    fn start_or_park(&self, lazy: bool, domain: &dyn RawDomain) -> bool {
         if lazy && self.try_park(FIRST_LOOK, domain) == Some(GoIdle::Idle)
             || start_worker(domain)
             || self.park_instead(FIRST_LOOK, domain)
@@ -170,7 +172,7 @@ impl CallbackWorker {
 
     /// Parks the domain for `delay` nanoseconds instead of starting a worker, or of one that sleeps. Returns `false`
     /// if that is impossible, as there is no thread that resumes parked domains.
-    fn park_instead(&self, delay: u64, domain: &impl RawDomain) -> bool {
+    fn park_instead(&self, delay: u64, domain: &dyn RawDomain) -> bool {
         loop {
             match self.try_park(delay, domain) {
                 Some(GoIdle::Idle) => return true,
@@ -182,7 +184,7 @@ impl CallbackWorker {
 
     /// [`park_instead`](Self::park_instead), but the task may be taken before the domain is parked, and then does
     /// nothing: [`GoIdle::WorkFound`].
-    fn try_park(&self, delay: u64, domain: &impl RawDomain) -> Option<GoIdle> {
+    fn try_park(&self, delay: u64, domain: &dyn RawDomain) -> Option<GoIdle> {
         let due = now() + delay;
         // Relaxed: as in `unpark`.
         let earlier = self.parked_until.load(Relaxed);
@@ -202,7 +204,7 @@ impl CallbackWorker {
 
     /// Leaves a task that calls [`resume`](Self::resume) at the time `due`, in place of an earlier one. Returns `due`,
     /// or `None` if there is no thread for that.
-    fn park(&self, due: u64, domain: &impl RawDomain) -> Option<u64> {
+    fn park(&self, due: u64, domain: &dyn RawDomain) -> Option<u64> {
         // Even: see `TimerKey`.
         let due = due & !1;
         self.unpark(domain);
@@ -212,7 +214,7 @@ impl CallbackWorker {
         })
     }
 
-    fn unpark(&self, domain: &impl RawDomain) {
+    fn unpark(&self, domain: &dyn RawDomain) {
         // Relaxed, here and above: accesses are ordered by changes of the state.
         let due = self.parked_until.load(Relaxed);
         if due != 0 {
@@ -222,7 +224,7 @@ impl CallbackWorker {
     }
 
     /// The task of a parked domain: works, unless there is a worker.
-    pub fn resume(&self, domain: &impl RawDomain) {
+    pub fn resume(&self, domain: &dyn RawDomain) {
         if self.state.resume() {
             self.work(domain, &|| false);
         }
@@ -240,7 +242,7 @@ impl CallbackWorker {
     }
 
     /// Returns the wakers of futures whose barriers have ended.
-    fn advance_rounds(&self, domain: &impl RawDomain) -> Vec<Waker> {
+    fn advance_rounds(&self, domain: &dyn RawDomain) -> Vec<Waker> {
         let (served, has_begun) = self.rounds.advance(&self.urgent, || domain.queues(), domain.hazards());
         if has_begun {
             step!(
@@ -254,13 +256,13 @@ impl CallbackWorker {
     }
 
     /// Returns the most urgent kind of callback in any queue.
-    fn pending(&self, domain: &impl RawDomain) -> Pending {
+    fn pending(&self, domain: &dyn RawDomain) -> Pending {
         domain.queues().map(Queue::pending).max().unwrap_or(Pending::None)
     }
 
     /// The worker's loop: runs until all queues are empty, or hold nothing but lazy callbacks, or until `stop` returns
     /// `true`, or until the domain is parked, as this thread is wanted.
-    pub fn work(&self, domain: &impl RawDomain, stop: &dyn Fn() -> bool) {
+    pub fn work(&self, domain: &dyn RawDomain, stop: &dyn Fn() -> bool) {
         self.unpark(domain);
         let mut lingers_since = None;
         // The last sleep was for an owner that had claimed its queue.
@@ -307,7 +309,7 @@ impl CallbackWorker {
 
     /// This thread stops being the worker, unless something has just been pushed. What is pending gets another
     /// worker, if there is a thread.
-    fn stop(&self, domain: &impl RawDomain) -> GoIdle {
+    fn stop(&self, domain: &dyn RawDomain) -> GoIdle {
         let pending = self.pending(domain);
         step!("stopped-worker-leaves-rest", {
             if pending != Pending::None && (start_worker(domain) || self.park_instead(FIRST_LOOK, domain)) {
@@ -325,7 +327,7 @@ impl CallbackWorker {
 
     /// Has another thread call the wakers. If there is none, this one stops being the worker before it calls them:
     /// they may block, and may wait for the worker.
-    fn wake_elsewhere(&self, wakers: Vec<Waker>, domain: &impl RawDomain) -> GoIdle {
+    fn wake_elsewhere(&self, wakers: Vec<Waker>, domain: &dyn RawDomain) -> GoIdle {
         let Some(call) = rounds::submit(wakers) else { return GoIdle::WorkFound };
         while self.stop(domain) == GoIdle::WorkFound {}
         call();
@@ -333,13 +335,13 @@ impl CallbackWorker {
     }
 
     /// Parks the domain for `delay` nanoseconds, which ends the worker, if its thread is wanted.
-    fn give_thread_up(&self, delay: u64, domain: &impl RawDomain) -> GoIdle {
+    fn give_thread_up(&self, delay: u64, domain: &dyn RawDomain) -> GoIdle {
         if is_wanted() && self.park_instead(delay, domain) { GoIdle::Idle } else { GoIdle::WorkFound }
     }
 
     /// Sleeps for `time`, or until another thread wakes the worker because it `must_go_on`. If this thread is wanted,
     /// parks the domain instead.
-    fn rest(&self, time: Duration, must_go_on: impl FnOnce() -> bool, domain: &impl RawDomain) -> GoIdle {
+    fn rest(&self, time: Duration, must_go_on: impl FnOnce() -> bool, domain: &dyn RawDomain) -> GoIdle {
         let result = self.give_thread_up(time.as_nanos() as u64, domain);
         if result == GoIdle::WorkFound {
             // No fence: see invariant 3 of the worker's state.
@@ -350,7 +352,7 @@ impl CallbackWorker {
 
     /// All queues with callbacks are held: sleeps until the owner of one wakes the worker when it has run its callbacks.
     /// `again`: the worker was woken for nothing. What is retired in the owner's destructor must not wake it each time.
-    fn wait_for_owner(&self, again: bool, domain: &impl RawDomain) -> GoIdle {
+    fn wait_for_owner(&self, again: bool, domain: &dyn RawDomain) -> GoIdle {
         let is_ready = || is_ready(self.must_run_lazy(), domain);
         if again {
             return self.rest(Duration::from_nanos(MIN_ROUND_INTERVAL), is_ready, domain);
@@ -363,7 +365,7 @@ impl CallbackWorker {
     }
 
     /// There are no callbacks: ends the worker, unless some are pushed at this moment.
-    fn end(&self, domain: &impl RawDomain) -> GoIdle {
+    fn end(&self, domain: &dyn RawDomain) -> GoIdle {
         self.backlog.end_gp_wait();
         let has_work = || self.pending(domain) != Pending::None;
         let result = self.state.leave_running(IDLE, try_heavy, has_work);
@@ -377,7 +379,7 @@ impl CallbackWorker {
 
     /// There are only lazy callbacks: parks the domain for `time`, which ends the worker, or sleeps if that is
     /// impossible.
-    fn wait_lazily(&self, time: Duration, found: &Found, domain: &impl RawDomain) -> GoIdle {
+    fn wait_lazily(&self, time: Duration, found: &Found, domain: &dyn RawDomain) -> GoIdle {
         let others_are_ready =
             || domain.queues().any(|queue| !is_kept(queue, domain) && queue.is_ready(true));
         // It may wait for less time than lazy callbacks.
@@ -406,7 +408,7 @@ impl CallbackWorker {
         &self,
         cookie: Option<GpCookie>,
         lingers_since: &mut Option<u64>,
-        domain: &impl RawDomain,
+        domain: &dyn RawDomain,
     ) -> GoIdle {
         let is_done = |cookie| domain.core().engine.is_done(cookie);
         let Some(cookie) = cookie.filter(|cookie| !is_done(*cookie)) else { return GoIdle::WorkFound };
@@ -459,35 +461,20 @@ impl CallbackWorker {
         (left != 0 && !self.must_hurry()).then(|| Duration::from_nanos(left))
     }
 
-    /// Runs a callback whose grace period has ended, or keeps it, if a hazard pointer protects its value. `protected`: see
-    /// [`Hazards::is_protected`](super::hazards::Hazards::is_protected).
-    #[inline(always)]
-    fn run_unless_protected(
-        &self,
-        callback: Callback,
-        protected: &mut Option<Protected>,
-        domain: &impl RawDomain,
-    ) {
-        if let Some(hazards) = domain.hazards() {
-            if hazards.is_protected(&callback, protected, &domain.core().engine) {
-                step!("protected-value-freed", {
-                    let is_first = hazards.keep(callback);
-                    // For when no other work comes. The worker looks at what is kept sooner than at what is lazy, so it must
-                    // know of the first.
-                    return step!("kept-without-notify", self.notify(!is_first, domain));
-                });
-            }
-        }
-        invoke::run(domain, callback);
+    /// For a batch of callbacks.
+    fn runner<'a>(&'a self, domain: &'a dyn RawDomain) -> Runner<'a> {
+        let (engine, hazards) = (&domain.core().engine, domain.hazards());
+        Runner { worker: self, domain, address: address(domain), engine, hazards }
     }
 
     /// Runs ready callbacks for [`BATCH_TIME_LIMIT`]. Returns `true` if there were some.
-    fn run_slice(&self, domain: &impl RawDomain) -> bool {
+    fn run_slice(&self, domain: &dyn RawDomain) -> bool {
         // It begins where the last one ended.
         let first = self.first.load(Relaxed) as usize;
         let begin = now();
         let _running = self.slice.begin(begin);
         let all = self.is_urgent() || self.backlog.above_limit();
+        let runner = self.runner(domain);
         let mut has_run = false;
         loop {
             let mut is_empty = true;
@@ -501,10 +488,8 @@ impl CallbackWorker {
                         self.backlog.remove(amount);
                     }
                 };
-                let run = |callback, protected: &mut Option<Protected>| {
-                    self.run_unless_protected(callback, protected, domain);
-                };
-                if !queue.run_batch(&domain.core().engine, all, begin + BATCH_TIME_LIMIT, run, count) {
+                let run = |callback, protected: &mut Option<Protected>| runner.run(callback, protected);
+                if !queue.run_batch(runner.engine, all, begin + BATCH_TIME_LIMIT, run, count) {
                     continue;
                 }
                 (is_empty, has_run) = (false, true);
@@ -517,6 +502,34 @@ impl CallbackWorker {
                 return has_run;
             }
         }
+    }
+}
+
+/// What each callback of a batch needs of its domain, read once.
+struct Runner<'a> {
+    worker: &'a CallbackWorker,
+    domain: &'a dyn RawDomain,
+    address: *const (),
+    engine: &'a AnyEngine,
+    hazards: Option<&'a Hazards>,
+}
+
+impl Runner<'_> {
+    /// Runs a callback whose grace period has ended, or keeps it, if a hazard pointer protects its value. `protected`: see
+    /// [`Hazards::is_protected`].
+    #[inline(always)]
+    fn run(&self, callback: Callback, protected: &mut Option<Protected>) {
+        if let Some(hazards) = self.hazards {
+            if hazards.is_protected(&callback, protected, self.engine) {
+                step!("protected-value-freed", {
+                    let is_first = hazards.keep(callback);
+                    // For when no other work comes. The worker looks at what is kept sooner than at what is lazy, so it must
+                    // know of the first.
+                    return step!("kept-without-notify", self.worker.notify(!is_first, self.domain));
+                });
+            }
+        }
+        invoke::run(self.domain, self.address, callback);
     }
 }
 

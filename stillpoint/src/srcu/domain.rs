@@ -11,7 +11,6 @@
 //! domain keeps that: without threads, `barrier` runs it.)
 
 use core::alloc::Layout;
-use core::convert::Infallible;
 use core::fmt;
 use core::panic::Location;
 use core::ptr;
@@ -23,6 +22,7 @@ use super::handles::Handles;
 use super::state::SrcuState;
 use crate::EnterSection;
 use crate::grace_period::engine::ReaderSet as _;
+use crate::readers::sections::reader::Reader;
 #[cfg(feature = "_capi")]
 use crate::readers::srcu::Idx;
 use crate::readers::srcu::SrcuReaders;
@@ -31,6 +31,7 @@ use crate::reclaim::domain::{Core, RawDomain, parked_at, try_synchronize};
 use crate::reclaim::queue::Queue;
 #[cfg(feature = "statistics-page")]
 use crate::reclaim::sample::DomainSample;
+use crate::reclaim::striped::StripedQueues;
 use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sync::Memory;
 
@@ -180,7 +181,7 @@ impl Domain {
     }
 
     fn has_callbacks(&self) -> bool {
-        self.queues().any(|queue| queue.completed() < queue.tail())
+        (self as &dyn RawDomain).queues().any(|queue| queue.completed() < queue.tail())
     }
 
     /// The last handle has been dropped, and callbacks are left. Returns `true` if the domain can be freed, `false`
@@ -319,7 +320,7 @@ impl crate::Domain for Domain {
         queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
         _ = try_synchronize(self);
         // One notification is enough: all queues are urgent by now, and the worker looks at all of them.
-        queues.iter().any(|queue| core.callbacks.notify_if_pending(queue, self))
+        (0..StripedQueues::COUNT).any(|index| core.callbacks.notify_if_pending(queues.get(index), self))
     }
 }
 
@@ -337,25 +338,29 @@ impl EnterSection for Domain {
 }
 
 impl RawDomain for Domain {
-    type Readers = SrcuReaders;
-
     /// Guards are not tied to a thread.
-    const MAY_BE_INSIDE: bool = true;
+    fn may_be_inside(&self) -> bool {
+        true
+    }
 
     #[inline(always)]
-    fn core(&self) -> &Core<SrcuReaders> {
+    fn core(&self) -> &Core {
         &self.shared().core
     }
 
-    fn queues(&self) -> impl Iterator<Item = &Queue> {
-        self.shared().queues.iter()
+    fn queue_count(&self) -> usize {
+        StripedQueues::COUNT
+    }
+
+    fn queue(&self, index: usize) -> &Queue {
+        self.shared().queues.get(index)
     }
 
     fn made_at(&self) -> Option<&'static Location<'static>> {
         Some(self.site)
     }
 
-    fn current_reader(&self) -> Option<&'static Infallible> {
+    fn current_reader(&self) -> Option<&'static Reader> {
         None
     }
 
@@ -376,14 +381,14 @@ impl RawDomain for Domain {
         }
     }
 
-    fn submit(&self, task: fn(&Self)) -> bool {
+    fn submit(&self, task: fn(&dyn RawDomain)) -> bool {
         let domain = self.clone();
         worker_pool::submit(move || task(&domain))
     }
 
-    fn park(&self, due: u64, task: fn(&Self)) -> bool {
+    fn park(&self, due: u64, task: fn(&dyn RawDomain)) -> bool {
         let domain = self.clone();
-        lazy_timer::park(parked_at(self, due), move || task(&domain))
+        lazy_timer::park(parked_at(self.core(), due), move || task(&domain))
     }
 }
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ptr::null;
 use std::time::Duration;
 
-use crate::own::{Count, Own, Readers, State};
+use crate::own::{Count, Own, State};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use stillpoint::grace_period::engine::{Denied, GpCookie};
@@ -56,16 +56,16 @@ loom::thread_local! {
 pub struct Domain(pub Arc<Shared>);
 
 impl RawDomain for Domain {
-    type Readers = Readers;
-
-    fn core(&self) -> &Core<Readers> {
+    fn core(&self) -> &Core {
         &self.0.state.core
     }
 
-    fn queues(&self) -> impl Iterator<Item = &Queue> {
-        let registry = self.0.state.core.engine.readers().registry();
-        let kept = self.hazards().map(Hazards::kept);
-        (0..registry.len()).map(|index| registry.attached(index)).chain(kept)
+    fn queue_count(&self) -> usize {
+        self.0.state.core.engine.readers().registry().len()
+    }
+
+    fn queue(&self, index: usize) -> &Queue {
+        self.0.state.core.engine.readers().registry().attached(index)
     }
 
     fn hazards(&self) -> Option<&Hazards> {
@@ -96,7 +96,7 @@ impl RawDomain for Domain {
         Ok(())
     }
 
-    fn submit(&self, task: fn(&Self)) -> bool {
+    fn submit(&self, task: fn(&dyn RawDomain)) -> bool {
         if self.0.refused.load(Relaxed) == ABSENT {
             return true;
         }
@@ -117,7 +117,7 @@ impl RawDomain for Domain {
         true
     }
 
-    fn park(&self, due: u64, _task: fn(&Self)) -> bool {
+    fn park(&self, due: u64, _task: fn(&dyn RawDomain)) -> bool {
         match self.0.not_parked.load(Relaxed) {
             0 => {}
             NEVER => return false,

@@ -81,7 +81,7 @@ use super::reader::{Reader, WAKE_ON_EXIT};
 use super::registry::Registry;
 use crate::fence::light_is_compiler_fence;
 use crate::grace_period::counters::GpCounters;
-use crate::grace_period::engine::ReaderSet;
+use crate::grace_period::engine::{Leader, ReaderSet};
 use crate::grace_period::stall::{StallDetector, StalledReader, StalledReaders};
 use crate::probes::DomainId;
 use crate::readers::{awaited_reader_leaves, timeouts};
@@ -206,7 +206,7 @@ pub struct ThreadReaders<A> {
 
 /// The rest of a grace period: active readers from `first`, the first of a group, to below `end` may block it.
 #[derive(Debug)]
-pub struct PendingScan {
+struct PendingScan {
     first: usize,
     end: usize,
     counter: u64,
@@ -234,7 +234,7 @@ impl<A> ThreadReaders<A> {
         &self.registry
     }
 
-    /// Returns the readers from which [`wait_for_readers`](ReaderSet::wait_for_readers) has requested a wake-up.
+    /// Returns the readers from which [`wait_for_readers`](Self::wait_for_readers) has requested a wake-up.
     fn awaited(&self, scan: &PendingScan) -> impl Iterator<Item = &'static Reader> {
         let groups = self.registry.groups(scan.first, scan.end);
         groups
@@ -269,6 +269,70 @@ impl<A: Default + 'static> ThreadReaders<A> {
         // Relaxed: statistics only.
         self.counters.scanned.fetch_add(visited, Relaxed);
         blocking.map_or(Ok(()), |first| Err(PendingScan { first, end, counter }))
+    }
+
+    /// Completes the grace period, unless a reader still blocks it.
+    fn try_drain(&self, own: Option<&Reader>) -> Result<(), PendingScan> {
+        if self.no_other_readers(own) && self.protocol != ReaderProtocol::Hazards {
+            // Ordered by the registry.
+            return Ok(());
+        }
+        if self.protocol.is_fenced() {
+            // A.
+            step!("no-fence", self.counters.heavy_fence());
+        }
+        let counter = self.protocol.advance_counter(&self.counter);
+        // After `no_other_readers`: the readers that it counted are below the length. Readers that register later see
+        // what is unpublished.
+        let end = self.registry.len();
+        step!("no-wait", self.scan(end, counter)?);
+        Ok(())
+    }
+
+    /// Sleeps until no reader blocks the grace period.
+    fn wait_for_readers(&self, scan: PendingScan, detector: &mut StallDetector<'_>) {
+        // Relaxed: no request is outstanding (invariant 2).
+        self.awaited.store(1, Relaxed);
+        for (first, group) in self.registry.groups(scan.first, scan.end) {
+            let mut awaited = 0;
+            for (bit, reader) in self.registry.members(first, group.active()) {
+                if self.protocol.blocks(reader, scan.counter) {
+                    self.awaited.fetch_add(1, Relaxed);
+                    self.protocol.request_wakeup(reader);
+                    detector.will_wait_for_thread(|| reader.thread_id());
+                    awaited |= bit;
+                }
+            }
+            group.set_awaited(awaited);
+        }
+        if self.protocol.is_fenced() {
+            step!("no-fence-before-rescan", {
+                let requests = Requests(self, &scan);
+                // B.
+                self.counters.heavy_fence();
+                mem::forget(requests);
+            });
+        }
+        step!("no-rescan", self.rescan(&scan));
+
+        // The leader's own share. Acquire, here and below: the sections of awaited readers come before what follows;
+        // pairs with the Release in `count_down`.
+        let mut left = self.awaited.fetch_sub(1, Acquire) - 1;
+        if left != 0 {
+            self.counters.sleeps.fetch_add(1, Relaxed);
+        }
+        let wakeups_may_be_lost = self.protocol.is_fenced() && !light_is_compiler_fence();
+        let mut timeouts = timeouts();
+        while left != 0 {
+            if wakeups_may_be_lost {
+                self.awaited.wait_until(left, timeouts.next().map(|timeout| now() + timeout));
+                step!("no-rescan-after-timeout", self.rescan(&scan));
+            } else {
+                self.awaited.wait_timeout(left, NonZeroU32::MAX, detector.next_report_in());
+            }
+            left = self.awaited.load(Acquire);
+            detector.check(|_| self.stalled(&scan));
+        }
     }
 
     /// Takes back the requests to readers that have left. Called by the leader.
@@ -359,71 +423,15 @@ impl<A: Default + 'static> ThreadReaders<A> {
 
 impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
     type Reader = Reader;
-    type Pending = PendingScan;
 
     fn no_other_readers(&self, own: Option<&Reader>) -> bool {
         self.registry.other_readers(own) == 0
     }
 
-    fn try_drain(&self, own: Option<&Reader>) -> Result<(), PendingScan> {
-        if self.no_other_readers(own) && self.protocol != ReaderProtocol::Hazards {
-            // Ordered by the registry.
-            return Ok(());
-        }
-        if self.protocol.is_fenced() {
-            // A.
-            step!("no-fence", self.counters.heavy_fence());
-        }
-        let counter = self.protocol.advance_counter(&self.counter);
-        // After `no_other_readers`: the readers that it counted are below the length. Readers that register later see
-        // what is unpublished.
-        let end = self.registry.len();
-        step!("no-wait", self.scan(end, counter)?);
-        Ok(())
-    }
-
-    fn wait_for_readers(&self, scan: PendingScan, detector: &mut StallDetector<'_>) {
-        // Relaxed: no request is outstanding (invariant 2).
-        self.awaited.store(1, Relaxed);
-        for (first, group) in self.registry.groups(scan.first, scan.end) {
-            let mut awaited = 0;
-            for (bit, reader) in self.registry.members(first, group.active()) {
-                if self.protocol.blocks(reader, scan.counter) {
-                    self.awaited.fetch_add(1, Relaxed);
-                    self.protocol.request_wakeup(reader);
-                    detector.will_wait_for_thread(|| reader.thread_id());
-                    awaited |= bit;
-                }
-            }
-            group.set_awaited(awaited);
-        }
-        if self.protocol.is_fenced() {
-            step!("no-fence-before-rescan", {
-                let requests = Requests(self, &scan);
-                // B.
-                self.counters.heavy_fence();
-                mem::forget(requests);
-            });
-        }
-        step!("no-rescan", self.rescan(&scan));
-
-        // The leader's own share. Acquire, here and below: the sections of awaited readers come before what follows;
-        // pairs with the Release in `count_down`.
-        let mut left = self.awaited.fetch_sub(1, Acquire) - 1;
-        if left != 0 {
-            self.counters.sleeps.fetch_add(1, Relaxed);
-        }
-        let wakeups_may_be_lost = self.protocol.is_fenced() && !light_is_compiler_fence();
-        let mut timeouts = timeouts();
-        while left != 0 {
-            if wakeups_may_be_lost {
-                self.awaited.wait_until(left, timeouts.next().map(|timeout| now() + timeout));
-                step!("no-rescan-after-timeout", self.rescan(&scan));
-            } else {
-                self.awaited.wait_timeout(left, NonZeroU32::MAX, detector.next_report_in());
-            }
-            left = self.awaited.load(Acquire);
-            detector.check(|_| self.stalled(&scan));
+    fn drain(&self, own: Option<&Reader>, leader: &mut Leader<'_>) -> bool {
+        match self.try_drain(own) {
+            Ok(()) => true,
+            Err(scan) => leader.sleep(|detector| self.wait_for_readers(scan, detector)),
         }
     }
 

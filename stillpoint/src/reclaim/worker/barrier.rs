@@ -27,7 +27,7 @@ impl CallbackWorker {
     }
 
     /// Blocks until all callbacks have run that were pushed before.
-    pub fn barrier(&self, domain: &impl RawDomain) -> Result<(), Denied> {
+    pub fn barrier(&self, domain: &dyn RawDomain) -> Result<(), Denied> {
         let marks: Vec<_> = domain.queues().map(|queue| (queue, queue.tail())).collect();
         let failures = self.failures.load(Relaxed);
         let _expedite = self.expedite();
@@ -67,7 +67,7 @@ impl CallbackWorker {
 
     /// Has callbacks run that no worker could be started for, by a worker if one can be started now, or by this thread.
     /// They stay if the heavy fence is denied. The caller has the only handle, and there are no readers.
-    pub fn run_left(&self, domain: &impl RawDomain) {
+    pub fn run_left(&self, domain: &dyn RawDomain) {
         let failures = self.failures.load(Relaxed);
         let _expedite = self.expedite();
         if self.state.wake() {
@@ -76,14 +76,14 @@ impl CallbackWorker {
     }
 
     /// The caller must provide a worker: starts one, or works until `stop` returns `true` if none can be started.
-    fn provide_or_work(&self, domain: &impl RawDomain, stop: &dyn Fn() -> bool) {
+    fn provide_or_work(&self, domain: &dyn RawDomain, stop: &dyn Fn() -> bool) {
         if !start_worker(domain) {
             self.work(domain, stop);
         }
     }
 
     /// Polls a barrier that is a future, whose number is 0 before its first poll and after its last one.
-    pub fn poll_barrier(&self, id: &mut WaiterId, waker: &Waker, domain: &impl RawDomain) -> BarrierPoll {
+    pub fn poll_barrier(&self, id: &mut WaiterId, waker: &Waker, domain: &dyn RawDomain) -> BarrierPoll {
         if *id == 0 {
             // Where there are hazard pointers, a callback may move to another queue while this looks.
             if domain.hazards().is_none() && self.pending(domain) == Pending::None {

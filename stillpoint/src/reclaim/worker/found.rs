@@ -30,23 +30,23 @@ pub(super) struct Found {
 }
 
 /// Returns `true` if the worker must run callbacks, `lazy` ones if they are to run too.
-pub(super) fn is_ready(lazy: bool, domain: &impl RawDomain) -> bool {
+pub(super) fn is_ready(lazy: bool, domain: &dyn RawDomain) -> bool {
     domain.queues().any(|queue| queue.is_ready(lazy))
 }
 
 /// Returns `true` if the queue is that of callbacks that hazard pointers keep from running.
-pub(super) fn is_kept(queue: &Queue, domain: &impl RawDomain) -> bool {
+pub(super) fn is_kept(queue: &Queue, domain: &dyn RawDomain) -> bool {
     domain.hazards().map(Hazards::kept).is_some_and(|kept| ptr::eq(kept, queue))
 }
 
 /// Returns `true` if hazard pointers keep callbacks from running.
-pub(super) fn has_kept(domain: &impl RawDomain) -> bool {
+pub(super) fn has_kept(domain: &dyn RawDomain) -> bool {
     domain.hazards().map(Hazards::kept).is_some_and(|kept| kept.pending() != Pending::None)
 }
 
 impl CallbackWorker {
     /// Assigns cookies to the callbacks that have none.
-    pub(super) fn assign_cookies(&self, domain: &impl RawDomain) -> Found {
+    pub(super) fn assign_cookies(&self, domain: &dyn RawDomain) -> Found {
         let mut found = Found {
             pending: Pending::None,
             cookie: None,
@@ -95,7 +95,7 @@ impl CallbackWorker {
 
     /// Returns for how long the callbacks may wait, if all are lazy. A worker that must hurry does not wait, unless they are
     /// kept: to look again would not help.
-    pub(super) fn lazy_time(&self, found: &Found, domain: &impl RawDomain) -> Option<Duration> {
+    pub(super) fn lazy_time(&self, found: &Found, domain: &dyn RawDomain) -> Option<Duration> {
         if found.pending != Pending::Lazy || !found.only_kept && self.must_run_lazy() {
             return None;
         }

@@ -11,8 +11,6 @@
 //! may of its own queue, wakes the worker, and blocks. A caller inside a section does so when it leaves the outermost
 //! one (`ReaderSet::defer_to_exit`), as most code that links nodes retires inside sections only.
 
-#[cfg(not(loom))]
-use crate::grace_period::engine::ReaderSet as _;
 use crate::grace_period::stall;
 use crate::probes::probe;
 use crate::reclaim::backlog::{Amount, MayWait, at_least_zero};
@@ -23,13 +21,14 @@ use crate::reclaim::hazards::Hazards;
 use crate::reclaim::queue::PushAction;
 use crate::reclaim::queue::{Pending, Queue, STEP};
 use crate::reclaim::running;
+use crate::slots::protected::Protected;
 use crate::sync::{Ordering::*, now, step};
 
 impl CallbackWorker {
     /// After a push: does what the owner of the queue must do.
     #[cfg(not(loom))]
     #[cold]
-    pub fn act(&self, action: PushAction, queue: &Queue, domain: &impl RawDomain) {
+    pub fn act(&self, action: PushAction, queue: &Queue, domain: &dyn RawDomain) {
         if action == PushAction::ReclaimSome {
             return self.reclaim_some(queue, domain);
         }
@@ -45,14 +44,14 @@ impl CallbackWorker {
     /// be.
     #[cfg(not(loom))]
     #[cold]
-    pub fn count_pushed(&self, reported: [Amount; 2], queue: &Queue, domain: &impl RawDomain) {
+    pub fn count_pushed(&self, reported: [Amount; 2], queue: &Queue, domain: &dyn RawDomain) {
         self.count(reported);
         self.reduce_backlog(queue, domain);
     }
 
     /// After a push: the owner runs some of its ready callbacks.
     #[cold]
-    pub fn reclaim_some(&self, queue: &Queue, domain: &impl RawDomain) {
+    pub fn reclaim_some(&self, queue: &Queue, domain: &dyn RawDomain) {
         self.run_own(queue, domain, STEP);
         if queue.has_freed_much() {
             self.report(queue);
@@ -61,7 +60,7 @@ impl CallbackWorker {
 
     /// After the push of a block: the owner runs ready callbacks, and reports to the backlog.
     #[cold]
-    pub fn flush(&self, queue: &Queue, domain: &impl RawDomain) {
+    pub fn flush(&self, queue: &Queue, domain: &dyn RawDomain) {
         // More than it has pushed, so that the queue becomes shorter.
         self.run_own(queue, domain, if self.backlog.above_low_mark() { 2 * BLOCK } else { STEP + 1 });
         self.report(queue);
@@ -72,7 +71,7 @@ impl CallbackWorker {
     /// After [`count`](Self::count): leads a grace period, throttles the caller, or wakes the worker, if the backlog
     /// requires it.
     #[cold]
-    pub fn reduce_backlog(&self, queue: &Queue, domain: &impl RawDomain) {
+    pub fn reduce_backlog(&self, queue: &Queue, domain: &dyn RawDomain) {
         if !domain.in_read_section() {
             if is_alone(domain) {
                 _ = try_synchronize(domain);
@@ -94,7 +93,7 @@ impl CallbackWorker {
     }
 
     /// The owner runs what it may, and hands over the rest, without blocking. Returns `true` if callbacks are left.
-    pub fn hand_over(&self, queue: &Queue, domain: &impl RawDomain) -> bool {
+    pub fn hand_over(&self, queue: &Queue, domain: &dyn RawDomain) -> bool {
         self.run_own(queue, domain, u64::MAX);
         // Only now: as in `flush`.
         if !domain.in_read_section() && queue.pending() != Pending::None {
@@ -107,7 +106,7 @@ impl CallbackWorker {
     }
 
     /// Wakes the worker if the queue has callbacks. Returns `true` if it has.
-    pub fn notify_if_pending(&self, queue: &Queue, domain: &impl RawDomain) -> bool {
+    pub fn notify_if_pending(&self, queue: &Queue, domain: &dyn RawDomain) -> bool {
         let is_pending = queue.pending() != Pending::None;
         if is_pending {
             self.notify(false, domain);
@@ -115,10 +114,10 @@ impl CallbackWorker {
         is_pending
     }
 
-    pub(super) fn run_own(&self, queue: &Queue, domain: &impl RawDomain, limit: u64) {
-        let is_wanted = queue.run_local(limit, &domain.core().engine, |callback, protected| {
-            self.run_unless_protected(callback, protected, domain);
-        });
+    pub(super) fn run_own(&self, queue: &Queue, domain: &dyn RawDomain, limit: u64) {
+        let runner = self.runner(domain);
+        let run = |callback, protected: &mut Option<Protected>| runner.run(callback, protected);
+        let is_wanted = queue.run_local(limit, runner.engine, run);
         if is_wanted {
             step!("claim-released-without-notify", self.provide(false, domain));
         }
@@ -148,7 +147,7 @@ impl CallbackWorker {
 
     /// Throttles the caller if too much waits, and if it may wait. `own` is the calling thread's queue. Returns `true`
     /// if it has waited.
-    pub fn throttle_above_limit(&self, own: Option<&Queue>, domain: &impl RawDomain) -> bool {
+    pub fn throttle_above_limit(&self, own: Option<&Queue>, domain: &dyn RawDomain) -> bool {
         if !self.backlog.above_limit() {
             return false;
         }
@@ -163,18 +162,18 @@ impl CallbackWorker {
     /// The owner of the queue exits: reports what it has pushed, and is throttled if too much waits. The worker runs the
     /// rest.
     #[cfg(not(loom))]
-    pub fn end_of_owner(&self, queue: &Queue, domain: &impl RawDomain) {
+    pub fn end_of_owner(&self, queue: &Queue, domain: &dyn RawDomain) {
         self.report(queue);
         self.throttle_above_limit(None, domain);
     }
 
     /// Returns whether the calling thread may be throttled.
-    fn may_wait<D: RawDomain>(&self, domain: &D) -> MayWait {
+    fn may_wait(&self, domain: &dyn RawDomain) -> MayWait {
         // Not in callbacks of other domains either: two workers would wait for each other's backlog to shrink until they
         // time out, although the program does not make them wait.
         if domain.in_read_section() || running::is_any() || stall::is_reporting() {
             MayWait::No
-        } else if D::MAY_BE_INSIDE || in_other_section() {
+        } else if domain.may_be_inside() || in_other_section() {
             // Two threads, each inside a section of the domain that throttles the other, would wait for each other.
             MayWait::Briefly
         } else {
@@ -184,7 +183,7 @@ impl CallbackWorker {
 
     /// Blocks until less waits, but no longer than the backlog allows.
     #[cold]
-    fn throttle(&self, own: Option<&Queue>, wait: MayWait, domain: &impl RawDomain) {
+    fn throttle(&self, own: Option<&Queue>, wait: MayWait, domain: &dyn RawDomain) {
         let failures = self.failures.load(Relaxed);
         let timeout = self.backlog.begin_wait(wait);
         let id = domain.core().engine.id();

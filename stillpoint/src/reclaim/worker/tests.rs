@@ -1,6 +1,5 @@
 //! Workers of a domain that gets no threads, and callers that are throttled there.
 
-use core::convert::Infallible;
 use core::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,6 +8,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::grace_period::engine::Denied;
+use crate::readers::sections::reader::Reader;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::backlog::{MayWait, THROTTLE_TIMEOUT};
 use crate::reclaim::blocks::BLOCK;
@@ -50,17 +50,19 @@ impl<F: Fn() -> bool> Domain<F> {
 }
 
 impl<F: Fn() -> bool> RawDomain for Domain<F> {
-    type Readers = SrcuReaders;
-
-    fn core(&self) -> &Core<SrcuReaders> {
+    fn core(&self) -> &Core {
         &self.core
     }
 
-    fn queues(&self) -> impl Iterator<Item = &Queue> {
-        [&self.queue].into_iter()
+    fn queue_count(&self) -> usize {
+        1
     }
 
-    fn current_reader(&self) -> Option<&'static Infallible> {
+    fn queue(&self, _index: usize) -> &Queue {
+        &self.queue
+    }
+
+    fn current_reader(&self) -> Option<&'static Reader> {
         None
     }
 
@@ -82,11 +84,11 @@ impl<F: Fn() -> bool> RawDomain for Domain<F> {
         Ok(())
     }
 
-    fn submit(&self, _task: fn(&Self)) -> bool {
+    fn submit(&self, _task: fn(&dyn RawDomain)) -> bool {
         (self.start)()
     }
 
-    fn park(&self, due: u64, _task: fn(&Self)) -> bool {
+    fn park(&self, due: u64, _task: fn(&dyn RawDomain)) -> bool {
         if self.parks && self.taken.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
             self.parked().push(due);
         }

@@ -67,9 +67,13 @@ use std::time::Duration;
 
 use stillpoint::fence::{heavy, light};
 #[cfg(loom)]
-use stillpoint::grace_period::{counters::GpCounters, engine::ReaderSet, stall::StallDetector};
+use stillpoint::grace_period::{
+    counters::GpCounters,
+    engine::{Leader, ReaderSet},
+    stall::StallDetector,
+};
 #[cfg(not(loom))]
-use stillpoint::urcu::{GpCounters, ReaderSet, StallDetector};
+use stillpoint::urcu::{GpCounters, Leader, ReaderSet, StallDetector};
 
 use crate::sync::{
     AtomicU32, ForkSafe, Mutex, MutexGuard, Ordering::*, budget, const_unless_loom, fence, now, spin_loop,
@@ -432,6 +436,41 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
         threads[..len].iter().for_each(|&thread| self.protocol.report_stall(thread, waited));
     }
 
+    /// Completes the grace period, unless a reader still blocks it.
+    fn try_drain(&self, own: Option<&InlinedReader>) -> Result<(), PendingPass> {
+        let mut lists = self.lists();
+        if lists.len == usize::from(own.is_some()) {
+            // Ordered by the lock.
+            return Ok(());
+        }
+        step!("inlined-no-fence", self.fence());
+        let mut current = self.begin_pass(&mut lists);
+        let mut more = u32::from(lists.used_up);
+        let mut spins = budget(SPINS);
+        while self.scan(&lists, current, &mut spins) {
+            if more == 0 {
+                self.close();
+                return Ok(());
+            }
+            more -= 1;
+            current = self.begin_pass(&mut lists);
+        }
+        Err(PendingPass { current, more })
+    }
+
+    /// Sleeps until no reader blocks the grace period.
+    fn wait_for_readers(&self, pending: PendingPass, detector: &mut StallDetector<'_>) {
+        self.wait_for_pass(pending.current, detector);
+        step!(
+            "inlined-one-pass-after-wrap",
+            for _ in 0..pending.more {
+                let current = self.begin_pass(&mut self.lists());
+                self.wait_for_pass(current, detector);
+            }
+        );
+        self.close();
+    }
+
     /// Makes the readers those of a process with one thread, which has this id. Its reader is `own`.
     ///
     /// # Safety
@@ -457,43 +496,16 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
 
 impl<P: InlinedProtocol> ReaderSet for InlinedReaders<P> {
     type Reader = InlinedReader;
-    type Pending = PendingPass;
 
     fn no_other_readers(&self, own: Option<&InlinedReader>) -> bool {
         self.lists().len == usize::from(own.is_some())
     }
 
-    fn try_drain(&self, own: Option<&InlinedReader>) -> Result<(), PendingPass> {
-        let mut lists = self.lists();
-        if lists.len == usize::from(own.is_some()) {
-            // Ordered by the lock.
-            return Ok(());
+    fn drain(&self, own: Option<&InlinedReader>, leader: &mut Leader<'_>) -> bool {
+        match self.try_drain(own) {
+            Ok(()) => true,
+            Err(pending) => leader.sleep(|detector| self.wait_for_readers(pending, detector)),
         }
-        step!("inlined-no-fence", self.fence());
-        let mut current = self.begin_pass(&mut lists);
-        let mut more = u32::from(lists.used_up);
-        let mut spins = budget(SPINS);
-        while self.scan(&lists, current, &mut spins) {
-            if more == 0 {
-                self.close();
-                return Ok(());
-            }
-            more -= 1;
-            current = self.begin_pass(&mut lists);
-        }
-        Err(PendingPass { current, more })
-    }
-
-    fn wait_for_readers(&self, pending: PendingPass, detector: &mut StallDetector<'_>) {
-        self.wait_for_pass(pending.current, detector);
-        step!(
-            "inlined-one-pass-after-wrap",
-            for _ in 0..pending.more {
-                let current = self.begin_pass(&mut self.lists());
-                self.wait_for_pass(current, detector);
-            }
-        );
-        self.close();
     }
 
     fn counters(&self) -> &GpCounters {
