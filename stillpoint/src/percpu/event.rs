@@ -11,7 +11,6 @@
 use core::mem;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use core::task::{Context, Poll, Waker};
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use crossbeam_utils::CachePadded;
 
 use super::free_words::FREE;
 use crate::sync::block_on::{block_on, wake};
+use crate::sync::ordered::OrderedMap;
 use crate::sync::{ForkSafe, now};
 use crate::sys::fork::{ForkHook, register_for_fork};
 use crate::sys::init_array;
@@ -34,7 +34,7 @@ pub struct Event(AtomicU32);
 pub type WaiterId = u64;
 
 /// A map, as a bucket may have many events, and an event many waiters: each costs their logarithm.
-type Bucket = CachePadded<Mutex<BTreeMap<(usize, WaiterId), Waker>>>;
+type Bucket = CachePadded<Mutex<OrderedMap<Waker>>>;
 
 const BUCKETS: usize = 64;
 
@@ -57,13 +57,13 @@ pub static FORK: ForkHook = ForkHook::in_child(7, || {
 init_array!(register_for_fork(&FORK));
 
 const fn empty() -> [Bucket; BUCKETS] {
-    [const { CachePadded::new(Mutex::new(BTreeMap::new())) }; BUCKETS]
+    [const { CachePadded::new(Mutex::new(OrderedMap::new())) }; BUCKETS]
 }
 
 /// Locks the bucket of an event.
-fn bucket(address: usize) -> MutexGuard<'static, BTreeMap<(usize, WaiterId), Waker>> {
+fn bucket(address: u64) -> MutexGuard<'static, OrderedMap<Waker>> {
     // Fibonacci hashing (Knuth): the top bits depend on all others, so it does not matter how far events are apart.
-    let hash = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BUCKETS.ilog2());
+    let hash = address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BUCKETS.ilog2());
     // Nothing panics under the lock: wakers are cloned, called and dropped outside.
     TABLE.get()[hash as usize].lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -86,10 +86,8 @@ impl Event {
             end += BATCH;
             let mut bucket = bucket(address);
             while own.len() < end {
-                let Some((&key, _)) = bucket.range((address, 0)..=(address, WaiterId::MAX)).next() else {
-                    break;
-                };
-                own.extend(bucket.remove(&key));
+                let Some(key) = bucket.first_from((address, 0)).filter(|key| key.0 == address) else { break };
+                own.extend(bucket.remove(key));
             }
         }
         own.into_iter().for_each(wake);
@@ -121,7 +119,7 @@ impl Event {
     pub fn forget(&self, id: &mut WaiterId) {
         let id = mem::take(id);
         if id != 0 {
-            let old = bucket(self.address()).remove(&(self.address(), id));
+            let old = bucket(self.address()).remove((self.address(), id));
             drop(old);
         }
     }
@@ -138,8 +136,8 @@ impl Event {
         happened
     }
 
-    fn address(&self) -> usize {
-        (&raw const self.0).addr()
+    fn address(&self) -> u64 {
+        (&raw const self.0).addr() as u64
     }
 }
 
@@ -161,8 +159,7 @@ mod tests {
         }
         let locked = bucket(events[0].address());
         let is_elsewhere = |event: &Event| {
-            let key = (event.address(), 0);
-            locked.range(key..).next().is_none_or(|(of, _)| of.0 != event.address())
+            locked.first_from((event.address(), 0)).is_none_or(|(of, _)| of != event.address())
         };
         let (mut elsewhere, mut here) = (0, 0);
         for event in &events {
@@ -177,7 +174,10 @@ mod tests {
         assert!(here * 4 < elsewhere, "{here} of {}", events.len());
         drop(locked);
         events.iter().zip(&mut ids).for_each(|(event, id)| event.forget(id));
-        assert!(events.iter().all(|event| bucket(event.address()).keys().all(|of| of.0 != event.address())));
+        assert!(events.iter().all(|event| {
+            let first = bucket(event.address()).first_from((event.address(), 0));
+            first.is_none_or(|(of, _)| of != event.address())
+        }));
     }
 
     #[test]

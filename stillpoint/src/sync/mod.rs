@@ -22,6 +22,7 @@ mod memory;
 pub mod model;
 #[cfg(not(loom))]
 pub(crate) mod native;
+pub mod ordered;
 #[cfg(loom)]
 mod orderings;
 #[cfg(not(loom))]
