@@ -86,21 +86,21 @@ pub struct Denied;
 pub struct Leader<'a> {
     may_sleep: bool,
     has_slept: bool,
-    counters: &'a GpCounters,
+    rounds: &'a SharedSeq,
     id: DomainId,
     domain: fn() -> &'static str,
-    number: u64,
 }
 
 impl Leader<'_> {
     /// Calls `wait`, which sleeps until no reader blocks the grace period, and calls [`StallDetector::check`] after each
     /// sleep. Returns `false` if the leader may not sleep.
     #[cold]
-    pub fn sleep(&mut self, wait: impl FnOnce(&mut StallDetector<'_>)) -> bool {
+    pub fn sleep(&mut self, counters: &GpCounters, wait: impl FnOnce(&mut StallDetector<'_>)) -> bool {
         self.has_slept = self.may_sleep;
         if self.may_sleep {
-            let _wait = self.counters.begin_wait();
-            wait(&mut StallDetector::new(self.counters, self.id, self.domain, self.number));
+            let _wait = counters.begin_wait();
+            let number = self.rounds.completed() + 1;
+            wait(&mut StallDetector::new(counters, self.id, self.domain, number));
         }
         self.may_sleep
     }
@@ -244,14 +244,8 @@ impl<R: ReaderSet + ?Sized> Engine<R> {
     fn lead(&self, own: Option<&R::Reader>, may_sleep: bool, ended: &mut Option<EndedSpan>) -> bool {
         let span = GpSpan::start(self.id(), self.domain, || self.number());
         let ticket = self.audit.begin();
-        let mut leader = Leader {
-            may_sleep,
-            has_slept: false,
-            counters: self.readers.counters(),
-            id: self.id(),
-            domain: self.domain,
-            number: self.number(),
-        };
+        let mut leader =
+            Leader { may_sleep, has_slept: false, rounds: &self.rounds, id: self.id(), domain: self.domain };
         if !self.readers.drain(own, &mut leader) {
             span.give_up();
             return false;

@@ -414,7 +414,7 @@ impl ReaderSet for SrcuReaders {
     fn drain(&self, _own: Option<&Reader>, leader: &mut Leader<'_>) -> bool {
         match self.try_drain() {
             Ok(()) => true,
-            Err(pending) => leader.sleep(|detector| self.wait_for_readers(pending, detector)),
+            Err(pending) => leader.sleep(&self.counters, |detector| self.wait_for_readers(pending, detector)),
         }
     }
 

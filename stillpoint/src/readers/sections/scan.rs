@@ -431,7 +431,7 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
     fn drain(&self, own: Option<&Reader>, leader: &mut Leader<'_>) -> bool {
         match self.try_drain(own) {
             Ok(()) => true,
-            Err(scan) => leader.sleep(|detector| self.wait_for_readers(scan, detector)),
+            Err(scan) => leader.sleep(&self.counters, |detector| self.wait_for_readers(scan, detector)),
         }
     }
 

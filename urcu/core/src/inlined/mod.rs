@@ -504,7 +504,7 @@ impl<P: InlinedProtocol> ReaderSet for InlinedReaders<P> {
     fn drain(&self, own: Option<&InlinedReader>, leader: &mut Leader<'_>) -> bool {
         match self.try_drain(own) {
             Ok(()) => true,
-            Err(pending) => leader.sleep(|detector| self.wait_for_readers(pending, detector)),
+            Err(pending) => leader.sleep(&self.counters, |detector| self.wait_for_readers(pending, detector)),
         }
     }
 
