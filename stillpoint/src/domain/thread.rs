@@ -72,7 +72,7 @@ impl<D: StaticDomain> RawDomain for D {
     }
 
     fn park(&self, due: u64, task: fn(&dyn RawDomain)) -> bool {
-        lazy_timer::park(parked_at(self.core(), due), move || task(&D::INSTANCE))
+        lazy_timer::park(parked_at(self.core(), due), Box::new(move || task(&D::INSTANCE)))
     }
 }
 

@@ -268,7 +268,6 @@ pub struct GpCookie {
     pub(crate) ticket: AuditTicket,
 }
 
-#[cfg(feature = "_urcu")]
 impl GpCookie {
     /// Returns the number of the grace period.
     pub fn number(self) -> u64 {

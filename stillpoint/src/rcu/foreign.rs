@@ -124,7 +124,7 @@ pub fn light_is_compiler_fence() -> bool {
 /// Returns why a wait for a grace period of `domain` would never return here, if that is known.
 pub fn why_not_wait<D: Domain>(domain: &D) -> Option<&'static str> {
     if domain.in_read_section() {
-        Some(D::PROTOCOL.inside())
+        Some(domain.inside())
     } else if stall::is_reporting() {
         Some("in a stall hook: the grace period that stalls waits for the hook; wait in another thread")
     } else {

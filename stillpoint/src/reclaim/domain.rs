@@ -229,7 +229,7 @@ impl dyn RawDomain + '_ {
 /// The key of the task of a parked domain.
 #[cfg(not(loom))]
 pub(crate) fn parked_at(core: &Core, due: u64) -> lazy_timer::TimerKey {
-    (due, ptr::from_ref(core).addr())
+    (due, ptr::from_ref(core).addr() as u64)
 }
 
 /// Returns `true` if no other thread can be inside a section: a grace period then costs nothing.

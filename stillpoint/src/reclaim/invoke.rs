@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::io::Write;
 
 use super::callback::{Callback, Panicked};
-use super::domain::{RawDomain, address};
+use super::domain::RawDomain;
 use super::running::listed;
 
 /// Callbacks and destructors that have panicked, in all domains.
@@ -46,7 +46,7 @@ pub(crate) fn assert_may_wait_for_callbacks(
 ) {
     super::domain::assert_may_wait(domain, operation);
     assert!(
-        !super::running::is_of(address(domain)),
+        !super::running::is_of(super::domain::address(domain)),
         "{operation} inside a callback of the same domain would wait for itself"
     );
 }

@@ -19,12 +19,12 @@
 //! 3. The lock is not held by a thread that holds the pool's: only the other way round.
 
 use core::ops::ControlFlow;
-use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::pool_state::Task;
 use super::worker_pool;
+use crate::sync::ordered::{Key, OrderedMap};
 use crate::sync::{ForkSafe, now};
 
 /// Nanoseconds for which a task may block the others that are due.
@@ -33,7 +33,7 @@ const PATIENCE: u64 = 10_000_000;
 static TIMER: ForkSafe<LazyTimer> = ForkSafe::new(LazyTimer::new());
 
 /// When a domain is due, in nanoseconds of [`now`], and its address. The time is odd for its poller, and else even.
-pub type TimerKey = (u64, usize);
+pub type TimerKey = Key;
 
 struct LazyTimer {
     parked: Mutex<Parked>,
@@ -42,7 +42,7 @@ struct LazyTimer {
 }
 
 struct Parked {
-    tasks: BTreeMap<TimerKey, Task>,
+    tasks: OrderedMap<Task>,
     /// Runners that have not ended.
     runners: u64,
     /// When a runner last took a task, or was last started.
@@ -51,7 +51,7 @@ struct Parked {
 
 impl LazyTimer {
     const fn new() -> Self {
-        let parked = Parked { tasks: BTreeMap::new(), runners: 0, last_progress: 0 };
+        let parked = Parked { tasks: OrderedMap::new(), runners: 0, last_progress: 0 };
         Self { parked: Mutex::new(parked), changed: Condvar::new() }
     }
 
@@ -63,7 +63,7 @@ impl LazyTimer {
     /// What the timer does next, after it has slept if need be.
     fn step(&self) -> ControlFlow<()> {
         let mut parked = self.lock();
-        let Some((&(due, _), _)) = parked.tasks.first_key_value() else {
+        let Some((due, _)) = parked.tasks.first_from((0, 0)) else {
             worker_pool::end_timer();
             return ControlFlow::Break(());
         };
@@ -89,8 +89,8 @@ impl LazyTimer {
     /// Runs a task that is due at the time `now`. Returns `false` if there is none.
     fn run_one(&self, now: u64) -> bool {
         let mut parked = self.lock();
-        let first = parked.tasks.first_entry().filter(|first| first.key().0 <= now);
-        let Some(task) = first.map(|first| first.remove()) else { return false };
+        let first = parked.tasks.first_from((0, 0)).filter(|first| first.0 <= now);
+        let Some(task) = first.and_then(|first| parked.tasks.remove(first)) else { return false };
         parked.last_progress = now;
         drop(parked);
         worker_pool::run(task);
@@ -100,14 +100,14 @@ impl LazyTimer {
 
 /// Has `task` called at the time of `key`, but for delays by other tasks. Returns `false` if there is no thread.
 #[must_use]
-pub fn park(key: TimerKey, task: impl FnOnce() + Send + 'static) -> bool {
+pub fn park(key: TimerKey, task: Task) -> bool {
     let timer = TIMER.get();
     let mut parked = timer.lock();
     if !worker_pool::ensure_timer(run_timer) {
         return false;
     }
-    parked.tasks.insert(key, Box::new(task));
-    let is_first = parked.tasks.first_key_value().is_some_and(|(first, _)| *first == key);
+    parked.tasks.insert(key, task);
+    let is_first = parked.tasks.first_from((0, 0)) == Some(key);
     drop(parked);
     if is_first {
         timer.changed.notify_one();
@@ -117,13 +117,13 @@ pub fn park(key: TimerKey, task: impl FnOnce() + Send + 'static) -> bool {
 
 /// Drops the task, if it has not been taken to be run.
 pub fn unpark(key: TimerKey) {
-    let task = TIMER.get().lock().tasks.remove(&key);
+    let task = TIMER.get().lock().tasks.remove(key);
     drop(task);
 }
 
 /// Returns `true` if the task has not been taken to be run, nor been dropped.
 pub fn is_parked(key: TimerKey) -> bool {
-    TIMER.get().lock().tasks.contains_key(&key)
+    TIMER.get().lock().tasks.contains(key)
 }
 
 /// Forgets the tasks: those that waited in the parent will not run in the child of a fork.

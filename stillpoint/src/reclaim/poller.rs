@@ -25,12 +25,12 @@
 
 use core::mem;
 use core::task::Waker;
-use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use super::running::wake_all;
 use crate::grace_period::engine::{Denied, GpCookie};
 use crate::readers::any::AnyEngine;
+use crate::sync::ordered::OrderedMap;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// See the [module](self).
@@ -62,8 +62,8 @@ struct Waiters {
     running: bool,
     /// The last grace period that is to end even if no future waits for it.
     started: Option<GpCookie>,
-    /// The wakers, by the grace periods that they wait for. A smaller one ends no later.
-    wakers: BTreeMap<(GpCookie, WaiterId), Waker>,
+    /// The wakers, by the numbers of the grace periods that they wait for. A smaller one ends no later.
+    wakers: OrderedMap<Waker>,
     /// The futures were dismissed because a grace period failed.
     has_failed: bool,
 }
@@ -109,7 +109,7 @@ impl GpPoller {
             *id = 0;
             return PollResult::Elapsed;
         }
-        if let Some(last) = waiters.wakers.get_mut(&(cookie, *id)) {
+        if let Some(last) = waiters.wakers.get_mut((cookie.number(), *id)) {
             mem::swap(last, &mut waker);
             return PollResult::Pending;
         }
@@ -118,7 +118,7 @@ impl GpPoller {
         }
         // Relaxed: only the numbers matter.
         *id = self.last_id.fetch_add(1, Relaxed) + 1;
-        waiters.wakers.insert((cookie, *id), waker);
+        waiters.wakers.insert((cookie.number(), *id), waker);
         if self.ensure_running(submit, waiters) {
             PollResult::Pending
         } else {
@@ -130,7 +130,7 @@ impl GpPoller {
     /// Removes a future that is dropped.
     pub fn cancel(&self, cookie: GpCookie, id: WaiterId) {
         let mut waiters = self.lock();
-        let waker = waiters.wakers.remove(&(cookie, id));
+        let waker = waiters.wakers.remove((cookie.number(), id));
         drop(waiters);
         drop(waker);
     }
@@ -206,8 +206,9 @@ impl GpPoller {
         let mut waiters = self.lock();
         let Waiters { running, started, wakers, .. } = &mut *waiters;
         let mut done = Vec::new();
-        while let Some(first) = wakers.first_entry().filter(|first| engine.is_done(first.key().0)) {
-            done.push(first.remove());
+        let is_done = |number| engine.is_done(GpCookie::from_number(number));
+        while let Some(first) = wakers.first_from((0, 0)).filter(|first| is_done(first.0)) {
+            done.extend(wakers.remove(first));
         }
         let is_needed = !wakers.is_empty() || started.is_some_and(|cookie| !engine.is_done(cookie));
         if !is_needed {
@@ -223,6 +224,6 @@ impl GpPoller {
 
 impl Waiters {
     const fn new() -> Self {
-        Self { running: false, started: None, wakers: BTreeMap::new(), has_failed: false }
+        Self { running: false, started: None, wakers: OrderedMap::new(), has_failed: false }
     }
 }

@@ -19,7 +19,6 @@
 
 use core::mem;
 use core::task::Waker;
-use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use super::hazards::Hazards;
@@ -29,6 +28,7 @@ use super::queue::Queue;
 use super::running;
 #[cfg(not(loom))]
 use super::worker_pool;
+use crate::sync::ordered::{Key, OrderedMap};
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom};
 
 /// See the [module](self).
@@ -58,7 +58,7 @@ struct State {
     done: WaiterId,
     round: Option<Round>,
     /// The futures that wait; without a waker those that were dismissed and have not been polled since.
-    wakers: BTreeMap<WaiterId, Option<Waker>>,
+    wakers: OrderedMap<Option<Waker>>,
 }
 
 /// See the [module](self).
@@ -126,19 +126,25 @@ impl Round {
     }
 }
 
+/// The key of a future.
+fn key(id: WaiterId) -> Key {
+    (0, id)
+}
+
 impl State {
-    const NEW: Self = Self { done: 0, round: None, wakers: BTreeMap::new() };
+    const NEW: Self = Self { done: 0, round: None, wakers: OrderedMap::new() };
 
     /// Returns `true` if there are futures for another round.
     fn is_awaited(&self) -> bool {
-        self.wakers.range(self.done + 1..).next().is_some()
+        self.wakers.first_from(key(self.done + 1)).is_some()
     }
 
     /// Removes the futures up to `last`. Returns their wakers.
     fn serve(&mut self, last: WaiterId) -> Vec<Waker> {
         let mut served = Vec::new();
-        while let Some((&id, _)) = self.wakers.range(self.done + 1..=last).next() {
-            served.extend(self.wakers.remove(&id).flatten());
+        while let Some(first) = self.wakers.first_from(key(self.done + 1)).filter(|first| *first <= key(last))
+        {
+            served.extend(self.wakers.remove(first).flatten());
         }
         self.done = last;
         served
@@ -146,8 +152,11 @@ impl State {
 
     /// Dismisses all futures, up to `last`. Returns their wakers.
     fn dismiss(&mut self, last: WaiterId) -> Vec<Waker> {
-        let dismissed =
-            self.wakers.range_mut(self.done + 1..).filter_map(|(_, waker)| waker.take()).collect();
+        let mut dismissed = Vec::new();
+        while let Some(first) = self.wakers.first_from(key(self.done + 1)) {
+            dismissed.extend(self.wakers.get_mut(first).and_then(Option::take));
+            self.done = first.1;
+        }
         self.done = last;
         dismissed
     }
@@ -170,7 +179,7 @@ impl BarrierRounds {
         let mut state = self.lock();
         // Relaxed, here and below: under the lock.
         let id = self.last_id.fetch_add(1, Relaxed) + 1;
-        state.wakers.insert(id, Some(waker));
+        state.wakers.insert(key(id), Some(waker));
         id
     }
 
@@ -179,13 +188,13 @@ impl BarrierRounds {
         // Dropped after the lock is released, as is the waker that it replaces.
         let mut waker = waker.clone();
         let mut state = self.lock();
-        match state.wakers.get_mut(id) {
+        match state.wakers.get_mut(key(*id)) {
             Some(Some(last)) => {
                 mem::swap(last, &mut waker);
                 BarrierPoll::Pending
             }
             Some(None) => {
-                state.wakers.remove(&mem::take(id));
+                state.wakers.remove(key(mem::take(id)));
                 BarrierPoll::Dismissed
             }
             // Also in the child of a fork, which has nothing that was deferred in the parent.
@@ -198,7 +207,7 @@ impl BarrierRounds {
 
     /// Removes a future that is dropped.
     pub fn remove(&self, id: WaiterId) {
-        let waker = self.lock().wakers.remove(&id);
+        let waker = self.lock().wakers.remove(key(id));
         drop(waker);
     }
 

@@ -388,7 +388,7 @@ impl RawDomain for Domain {
 
     fn park(&self, due: u64, task: fn(&dyn RawDomain)) -> bool {
         let domain = self.clone();
-        lazy_timer::park(parked_at(self.core(), due), move || task(&domain))
+        lazy_timer::park(parked_at(self.core(), due), Box::new(move || task(&domain)))
     }
 }
 

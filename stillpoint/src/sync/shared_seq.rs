@@ -61,7 +61,6 @@ pub struct SharedSeq {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqSnapshot(u64);
 
-#[cfg(feature = "_urcu")]
 impl SeqSnapshot {
     pub fn number(self) -> u64 {
         self.0
