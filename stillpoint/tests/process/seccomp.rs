@@ -4,6 +4,7 @@ use std::env::consts::ARCH;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -309,20 +310,28 @@ fn late_denial_reaches_futures_where_no_thread_can_be_started() {
         return eprintln!("not checked, as membarrier was denied before: {}", fence::report());
     }
     let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
+    let (entered, enters) = channel();
+    let result = thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
             while !stop.load(Relaxed) {
                 drop(Own::enter());
+                _ = entered.send(());
             }
         });
-        assert!(GracePeriod::now_in(Own).wait_timeout(Duration::MAX));
+        // Without a reader, no fence is needed.
+        enters.recv().expect("it enters");
+        drop(enters);
+        let wait = || GracePeriod::now_in(Own).wait_timeout(Duration::MAX);
+        assert!(wait());
         deny_threads();
         deny_membarrier(libc::EPERM, None);
-        let wait = || GracePeriod::now_in(Own).wait_timeout(Duration::MAX);
-        let panic = catch_unwind(wait).expect_err("nothing orders the readers");
+        let result = catch_unwind(wait);
         stop.store(true, Relaxed);
-        assert!(message(&*panic).starts_with("membarrier"), "{}", message(&*panic));
+        result
     });
+    let panic = result.expect_err("nothing orders the readers");
+    assert!(message(&*panic).starts_with("membarrier"), "{}", message(&*panic));
 }
 
 #[test]
