@@ -1,9 +1,32 @@
 //! How to use the library in async code, with any executor.
 //!
-//! # Begin with `srcu`
+//! # One value: begin with `ArcCell`
 //!
-//! A task may resume in another thread, and may sleep for long. Guards of [`srcu`](crate::srcu) allow both: they belong
-//! to a [`Domain`](crate::srcu::Domain), a value, and not to a thread. A `static` domain needs nothing else:
+//! A task may resume in another thread, and may sleep for long. A guard of an [`ArcCell`](crate::arc::ArcCell) allows
+//! both, for minutes: it keeps the value that it was loaded with, and nothing else. It is like an `Arc` that is not counted.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stillpoint::arc::ArcCell;
+//!
+//! async fn serve(greeting: &ArcCell<Arc<String>>, name: &str) -> String {
+//!     let greeting = greeting.load();
+//!     tokio::time::sleep(std::time::Duration::from_millis(1)).await; // the guard is held
+//!     format!("{greeting} {name}")
+//! }
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # let greeting = ArcCell::from_pointee(String::from("hello"));
+//! # assert_eq!(runtime.block_on(serve(&greeting, "world")), "hello world");
+//! # greeting.store(Arc::new(String::from("bye")));
+//! ```
+//!
+//! [`store`](crate::arc::ArcCell::store) takes microseconds: it waits for threads that are inside of a `load`, not for
+//! guards.
+//!
+//! # References to several values, or to a structure: `srcu`
+//!
+//! Guards of [`srcu`](crate::srcu) may be held across `.await`, too: they belong to a [`Domain`](crate::srcu::Domain),
+//! a value, and not to a thread. A `static` domain needs nothing else:
 //!
 //! ```
 //! use std::sync::LazyLock;
@@ -43,10 +66,11 @@
 //!
 //! Where a section has no `.await` in it, [`rcu`](crate::rcu) works in async code as anywhere else, and is faster.
 //!
-//! # A `replace` that does not block the executor
+//! # What blocks a thread of the executor
 //!
 //! | a task writes | the executor's thread |
 //! |---|---|
+//! | `cell.store(new);` of an `ArcCell` | continues after microseconds |
 //! | `pointer.replace(new).await;` | runs other tasks; the task continues after a grace period, and has the old value |
 //! | `pointer.replace(new);` | continues at once; but while the backlog is above its [limits](crate::rcu::Limits), it blocks, for ten seconds at most |
 //! | `pointer.replace(new).wait();` | blocks for a grace period: not in a task |
