@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, LazyLock, Mutex};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -235,7 +235,8 @@ impl Wake for Hostile {
 #[test]
 fn wakers_run_outside_of_locks() {
     let _running = deadline();
-    let count: &RefCount = Box::leak(Box::new(RefCount::new()));
+    static COUNT: LazyLock<RefCount> = LazyLock::new(RefCount::new);
+    let count: &'static RefCount = &COUNT;
     count.get();
     let pending = |future: &mut Pin<Box<Zero<'_>>>, waker: &Waker| assert!(poll(future, waker).is_pending());
     let hostile = || {
