@@ -101,7 +101,7 @@ run stillpoint qsbr handle::callback_waits handle::grace_period_waits handle::la
 run stillpoint srcu guard::clones_are_handles guard::dropped_task
 run stillpoint hazard node_at_the_address
 echo "-- atomic Arcs"
-run stillpoint arc counts:: deferred::guard destructors:: sections:: threads::
+run stillpoint arc counts:: deferred::guard destructors:: threads::
 cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package arc-swap --test reported
 echo "-- the hash map"
 run stillpoint-collections hash_map entry_is update_replaces compute_does view_has new_value map_works iterator_sees \

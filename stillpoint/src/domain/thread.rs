@@ -297,8 +297,8 @@ fn reset_in_child<D: StaticDomain>() {
     let shared = D::shared();
     let own = registered_reader::<D>();
     shared.readers().reset_in_child(own);
-    // SAFETY: called by a `ForkHook::child`.
     let domain: &dyn RawDomain = &D::INSTANCE;
+    // SAFETY: called by a `ForkHook::child`.
     domain.queues().for_each(|queue| unsafe { queue.reset_in_child() });
     if let Some(state) = D::hazards() {
         // SAFETY: as above.

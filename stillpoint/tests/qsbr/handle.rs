@@ -424,7 +424,8 @@ fn limits_hold_for_threads_going_offline_or_exiting() {
         if let Some(handle) = handle {
             handle.offline(|| ());
         }
-        assert!(Own.stats().queued <= LIMIT + 64, "{}", Own.stats());
+        // 64 come at a time. As many may have run that are still counted, if the worker has lost its CPU.
+        assert!(Own.stats().queued <= LIMIT + 2 * 64, "{}", Own.stats());
     };
     let mut handle = Own::register();
     (0..500).for_each(|round| work(round, Some(&mut handle)));

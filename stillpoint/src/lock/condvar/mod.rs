@@ -213,7 +213,7 @@ pub struct WaitTimeoutResult(bool);
 impl WaitTimeoutResult {
     /// Returns `true` if the time was over. After [`wait_for`](Condvar::wait_for) and
     /// [`wait_until`](Condvar::wait_until) the condition may have changed nevertheless; after
-    /// [`wait_while_for`](Condvar::wait_while_for) and [`wait_while_until`](Condvar::wait_while_until) it had not.
+    /// [`wait_while_for`](Condvar::wait_while_for) it had not.
     pub fn timed_out(self) -> bool {
         self.0
     }
