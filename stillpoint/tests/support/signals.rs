@@ -26,23 +26,24 @@ pub fn install(offset: c_int, handler: extern "C" fn(c_int)) -> c_int {
 
 /// Sends `signal` to a thread, which may have ended.
 pub fn send<T>(signal: c_int, thread: &JoinHandle<T>) {
-    // A number for `std`, and in some C libraries a pointer.
     #[allow(clippy::unnecessary_cast, reason = "not on all systems")]
-    send_to(signal, thread.as_pthread_t() as usize as libc::pthread_t);
+    send_to(signal, thread.as_pthread_t() as usize);
 }
 
-/// Returns the calling thread, for [`send_to`].
-pub fn this_thread() -> libc::pthread_t {
+/// Returns the calling thread, for [`send_to`]: a number, where some C libraries have a pointer.
+#[allow(clippy::unnecessary_cast, reason = "not on all systems")]
+pub fn this_thread() -> usize {
     // SAFETY: a plain call.
-    unsafe { libc::pthread_self() }
+    unsafe { libc::pthread_self() as usize }
 }
 
 /// Sends `signal` to a thread that has not been joined.
-pub fn send_to(signal: c_int, thread: libc::pthread_t) {
+#[allow(clippy::unnecessary_cast, reason = "not on all systems")]
+pub fn send_to(signal: c_int, thread: usize) {
     // The queue of all processes of the user may be full for a while.
     until(|| {
         // SAFETY: the name of the thread, which is not joined yet, is valid.
-        let error = unsafe { libc::pthread_kill(thread, signal) };
+        let error = unsafe { libc::pthread_kill(thread as libc::pthread_t, signal) };
         assert!([0, libc::EAGAIN, libc::ESRCH].contains(&error), "{}", io::Error::from_raw_os_error(error));
         error != libc::EAGAIN
     });
