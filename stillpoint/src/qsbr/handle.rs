@@ -178,13 +178,16 @@ impl<D: StaticDomain> Drop for Offline<'_, D> {
 impl<D: StaticDomain> Drop for Handle<D> {
     fn drop(&mut self) {
         self.go_offline();
-        // Where thread-local variables are keys, what knows of the reader may be destroyed before the handle.
-        if registered_reader::<D>().is_some_and(|own| ptr::eq(own, self.reader)) {
+        let is_own = registered_reader::<D>().is_some_and(|own| ptr::eq(own, self.reader));
+        if is_own {
             D::with_thread_state(|local| local.has_handle.set(false));
             leave_if_ended::<D>();
         }
+        // Where thread-local variables are keys, what knows of the reader may be destroyed before the handle.
         #[cfg(stillpoint_portable)]
-        crate::domain::thread::leave_if_forgotten::<D>(self.reader);
+        if !is_own {
+            crate::domain::thread::leave_if_forgotten::<D>(self.reader);
+        }
     }
 }
 
