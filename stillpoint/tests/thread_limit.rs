@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_void};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -19,6 +19,11 @@ use support::until::until;
 
 static IS_DENIED: AtomicBool = AtomicBool::new(false);
 static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
+static STARTS: AtomicUsize = AtomicUsize::new(0);
+/// Milliseconds before a new thread begins.
+static DELAY: AtomicU64 = AtomicU64::new(0);
+/// Threads that may still be started.
+static LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 type Main = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create =
@@ -35,15 +40,25 @@ unsafe extern "C" fn pthread_create(
     main: Main,
     argument: *mut c_void,
 ) -> c_int {
-    if IS_DENIED.load(Acquire) {
+    let take = |left: usize| if left == usize::MAX { Some(left) } else { left.checked_sub(1) };
+    if IS_DENIED.load(Acquire) || LEFT.fetch_update(AcqRel, Acquire, take).is_err() {
         ATTEMPTS.fetch_add(1, Relaxed);
         return libc::EAGAIN;
     }
+    STARTS.fetch_add(1, Relaxed);
+    let started = Box::into_raw(Box::new((main, argument)));
     // SAFETY: the next function of this name has this type; the caller's contract.
     unsafe {
         let next = libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr());
-        mem::transmute::<*mut c_void, Create>(next)(thread, attributes, main, argument)
+        mem::transmute::<*mut c_void, Create>(next)(thread, attributes, begin_late, started.cast())
     }
+}
+
+extern "C" fn begin_late(started: *mut c_void) -> *mut c_void {
+    // SAFETY: the box of `pthread_create`.
+    let (main, argument) = *unsafe { Box::from_raw(started.cast::<(Main, *mut c_void)>()) };
+    thread::sleep(Duration::from_millis(DELAY.load(Relaxed)));
+    main(argument)
 }
 
 stillpoint::domain! { struct Own; }
@@ -94,10 +109,14 @@ fn thread_that_waits_gets_a_poller_as_soon_as_one_can_be_started() {
             GracePeriod::now_in(Own).wait_timeout(Duration::from_secs(3600))
         });
         let _release = block_worker();
+        let guard = Own::enter();
         go.send(()).expect("it listens");
         // Its poller cannot be started.
         until(|| ATTEMPTS.load(Relaxed) != 0);
+        let starts = STARTS.load(Relaxed);
         deny(false);
+        until(|| STARTS.load(Relaxed) != starts);
+        drop(guard);
         assert!(waits.join().expect("no panic"));
     });
 }
@@ -108,12 +127,85 @@ fn poll_gets_a_poller_as_soon_as_one_can_be_started() {
         return;
     }
     let _running = deadline();
+    let (stay, stays) = channel::<()>();
+    let (inside, begins) = channel();
+    let reader = thread::spawn(move || {
+        let _guard = Own::enter();
+        inside.send(()).expect("the test listens");
+        _ = stays.recv();
+    });
+    begins.recv().expect("it begins");
     let _release = block_worker();
     let mut future = pin!(GracePeriod::now_in(Own).into_future());
     let mut poll = || future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(poll(), Poll::Pending);
+    let starts = STARTS.load(Relaxed);
     deny(false);
+    until(|| poll().is_ready() || STARTS.load(Relaxed) != starts);
+    drop(stay);
     until(|| poll().is_ready());
+    reader.join().expect("no panic");
+}
+
+/// Nothing else would end it.
+#[test]
+fn thread_that_waits_ends_a_grace_period_that_no_thread_can_wait_for() {
+    if !child::is_alone(thread_that_waits_ends_a_grace_period_that_no_thread_can_wait_for) {
+        return;
+    }
+    let _running = deadline();
+    let _release = block_worker();
+    assert!(GracePeriod::now_in(Own).wait_timeout(Duration::from_secs(3600)));
+}
+
+#[test]
+fn future_of_a_barrier_runs_callbacks_that_no_thread_can_run() {
+    if !child::is_alone(future_of_a_barrier_runs_callbacks_that_no_thread_can_run) {
+        return;
+    }
+    let _running = deadline();
+    let _release = block_worker();
+    let (sender, runs) = channel();
+    Own.call(move || sender.send(()).expect("the test listens"));
+    let mut future = pin!(Own.barrier_async());
+    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    runs.recv().expect("it has run");
+}
+
+/// The worker that was to be idle is the timer instead.
+#[test]
+fn timer_does_not_sleep_for_readers_after_a_worker_has() {
+    if !child::is_alone(timer_does_not_sleep_for_readers_after_a_worker_has) {
+        return;
+    }
+    stillpoint::domain! { struct First; }
+    stillpoint::domain! { struct Second; }
+    let _running = deadline();
+    let (stay, stays) = channel::<()>();
+    let (inside, begins) = channel();
+    let reader = thread::spawn(move || {
+        let _guards = (First::enter(), Second::enter());
+        inside.send(()).expect("the test listens");
+        _ = stays.recv();
+    });
+    begins.recv().expect("it begins");
+    let _release = block_worker();
+    // A worker, and the spare that it starts.
+    LEFT.store(2, Release);
+    DELAY.store(20, Relaxed);
+    deny(false);
+    First.call(|| ());
+    until(|| LEFT.load(Relaxed) == 0);
+    for round in 0..200 {
+        Second.call(|| ());
+        let (sender, runs) = channel();
+        Own.call(move || _ = sender.send(()));
+        if round % 10 == 0 {
+            runs.recv().expect("it runs");
+        }
+    }
+    drop(stay);
+    reader.join().expect("no panic");
 }
 
 #[test]

@@ -321,7 +321,7 @@ impl<D: Domain> Future for Barrier<D> {
             domain.register_for_fork();
             match domain.core().callbacks.poll_barrier(id, context.waker(), domain) {
                 BarrierPoll::Pending => {
-                    library_waits::retry();
+                    _ = library_waits::must_do_without();
                     return Poll::Pending;
                 }
                 BarrierPoll::Ended => {}

@@ -4,6 +4,7 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::future::{Future, IntoFuture};
 use core::hash::{Hash, Hasher};
+use core::mem;
 use core::panic::Location;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
@@ -13,7 +14,7 @@ use super::guard::Global;
 use crate::Domain;
 use crate::domain::static_domain::StaticDomain;
 use crate::grace_period::engine::GpCookie;
-use crate::reclaim::domain::{Await, address, assert_may_wait, reader_outside};
+use crate::reclaim::domain::{Await, address, assert_may_wait, reader_outside, try_synchronize};
 use crate::reclaim::library_waits::{self, submit_poller};
 use crate::reclaim::poller::{PollResult, WaiterId};
 use crate::sync::block_on::block_on;
@@ -159,15 +160,17 @@ impl<D: Domain> GracePeriod<D> {
         let mut future = self.clone().into_future();
         let mut is_ready =
             |waker: &Waker| Pin::new(&mut future).poll(&mut Context::from_waker(waker)).is_ready();
+        // At once: the first poll may fail to start a thread.
+        let mut next_poll = Some(now());
         loop {
-            // Each poll looks after the library's threads: this one may be the last that can.
-            let next = now() + POLL_INTERVAL;
-            if block_on(Some(until.map_or(next, |until| until.min(next))), &mut is_ready) {
+            if block_on(until.into_iter().chain(next_poll).min(), &mut is_ready) {
                 return true;
             }
             if until.is_some_and(|until| now() >= until) {
                 return false;
             }
+            // Polls look after the library's threads: this one may be the last that can.
+            next_poll = library_waits::must_retry().then(|| now() + POLL_INTERVAL);
         }
     }
 
@@ -210,8 +213,16 @@ impl<D: Domain> Elapse<D> {
         match core.poller.poll(&core.engine, period.cookie, id, context.waker(), submit) {
             PollResult::Elapsed => Poll::Ready(()),
             PollResult::Pending => {
-                library_waits::retry();
-                Poll::Pending
+                // Its poller may be parked, and no thread resume it.
+                if !library_waits::must_do_without() {
+                    return Poll::Pending;
+                }
+                _ = try_synchronize(&period.domain);
+                if !period.is_elapsed() {
+                    return Poll::Pending;
+                }
+                core.poller.cancel(period.cookie, mem::take(id));
+                Poll::Ready(())
             }
             PollResult::NoPoller => {
                 core.engine.wait_for(own, period.cookie);

@@ -82,7 +82,10 @@ impl LazyTimer {
         }
         worker_pool::hand_timer_over(run_timer);
         while self.run_one(now) {}
-        self.lock().runners -= 1;
+        let mut parked = self.lock();
+        parked.runners -= 1;
+        // If another runner is blocked, there is no thread for a further one to wait for.
+        parked.last_progress = 0;
         ControlFlow::Break(())
     }
 

@@ -19,10 +19,15 @@ fn park_poller(domain: &dyn RawDomain) -> bool {
     domain.park((now() + POLL_INTERVAL) | 1, poll)
 }
 
-/// Tries to start a thread for what is parked, if none could be started for it. Takes one load if none has ever
-/// failed to start.
-pub(crate) fn retry() {
-    worker_pool::retry();
+/// Tries to start a thread for what is parked, if none could be started for it. Returns `true` if there is still none, and
+/// the calling thread cannot be it: it must do itself what it waits for. Takes one load if none has failed to start.
+pub(crate) fn must_do_without() -> bool {
+    worker_pool::retry() && (!worker_pool::is_worker() || running::is_any())
+}
+
+/// Returns `true` if a thread that waits must look after the library's threads now and then.
+pub(crate) fn must_retry() -> bool {
+    worker_pool::may_want_timer()
 }
 
 /// The poller's task.

@@ -47,7 +47,7 @@ pub struct PoolState {
     assigned: Condvar,
     /// Threads that must know how the start of another one ends sleep here.
     started: Condvar,
-    /// When threads may be started again: nanoseconds of [`now`], or 0 if none has failed to start.
+    /// When threads may be started again: nanoseconds of [`now`]. 0 only if no timer is wanted.
     pub retry_at: AtomicU64,
 }
 
@@ -182,12 +182,16 @@ impl PoolState {
         }
     }
 
-    /// [`ensure_timer`](Self::ensure_timer), but only if the timer is wanted.
-    pub fn retry_timer(&self, submit: impl FnOnce(Task) -> Result<(), Task>) {
-        let wanted = self.lock().take_wanted();
-        if let Some(Err(task)) = wanted.map(submit) {
-            self.want_timer(task);
-        }
+    /// [`ensure_timer`](Self::ensure_timer), but only if the timer is wanted. Returns `true` if it still is.
+    pub fn retry_timer(&self, submit: impl FnOnce(Task) -> Result<(), Task>) -> bool {
+        let mut workers = self.lock();
+        let Some(task) = workers.take_wanted() else {
+            // Relaxed, here and in `want_timer`: under the lock.
+            self.retry_at.store(0, Relaxed);
+            return false;
+        };
+        drop(workers);
+        submit(task).is_err_and(|task| self.want_timer(task)) && self.is_timer_wanted()
     }
 
     /// For a thread that has stopped being the timer, or could not start it: the idle worker is the timer, or the
@@ -202,7 +206,12 @@ impl PoolState {
         match workers.assign(task) {
             Ok(()) => self.assigned.notify_one(),
             Err(_) if workers.count == 0 => workers.timer = Timer::None,
-            Err(task) => step!("wanted-timer-forgotten", workers.timer = Timer::Wanted(task)),
+            Err(task) => {
+                if self.retry_at.load(Relaxed) == 0 {
+                    self.retry_at.store(1, Relaxed);
+                }
+                step!("wanted-timer-forgotten", workers.timer = Timer::Wanted(task));
+            }
         }
         !matches!(workers.timer, Timer::None)
     }
@@ -263,6 +272,13 @@ impl PoolState {
     pub fn next(&self) -> Option<Task> {
         let mut workers = self.lock();
         if let Some(task) = workers.take_wanted() {
+            // If this is the worker that was to be idle, it is no spare when it has stopped being the timer.
+            step!(
+                "coming-worker-counts",
+                if matches!(workers.idle, IdleWorker::Coming) {
+                    workers.idle = IdleWorker::None;
+                }
+            );
             return Some(task);
         }
         match mem::replace(&mut workers.idle, IdleWorker::Parked) {

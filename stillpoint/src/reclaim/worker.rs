@@ -249,6 +249,11 @@ impl CallbackWorker {
                 "round-without-worker",
                 if self.state.wake() {
                     self.start_or_park(false, domain);
+                    #[cfg(not(loom))]
+                    if library_waits::must_do_without() {
+                        // The domain may be parked for long. Threads that poll become its worker.
+                        rounds::wake(self.rounds.dismiss(&self.urgent));
+                    }
                 }
             );
         }

@@ -80,13 +80,21 @@ pub fn hand_timer_over(task: fn()) {
     POOL.get().want_timer(Box::new(task));
 }
 
-/// Tries to start a thread for the timer, if none could be started for it.
-pub fn retry() {
+/// Tries to start a thread for the timer, if none could be started for it. Returns `true` if it is still wanted.
+pub fn retry() -> bool {
     let pool = POOL.get();
+    may_want_timer() && if pool.must_wait() { pool.is_timer_wanted() } else { pool.retry_timer(try_submit) }
+}
+
+/// Returns `true` if a thread could not be started, and the timer may be wanted. Takes one load.
+pub fn may_want_timer() -> bool {
     // Relaxed: as in `start_worker`.
-    if pool.retry_at.load(Relaxed) != 0 && !pool.must_wait() {
-        pool.retry_timer(try_submit);
-    }
+    POOL.get().retry_at.load(Relaxed) != 0
+}
+
+/// Returns `true` if the calling thread is one of the pool.
+pub fn is_worker() -> bool {
+    IS_WORKER.get()
 }
 
 /// Returns `true` if the calling thread may sleep for readers: it is none of the pool, or there is a spare.

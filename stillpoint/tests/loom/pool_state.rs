@@ -72,6 +72,18 @@ impl Pool {
         }
     }
 
+    /// The same, and a spare can be started.
+    fn sleep_beside_a_spare(&self) {
+        let start = || {
+            self.start([|_| ()]);
+            true
+        };
+        if self.0.state.has_spare() || self.0.state.start_spare(start) {
+            self.0.asleep.fetch_add(1, Relaxed);
+            gone();
+        }
+    }
+
     /// As a timer of which nothing is asked.
     fn be_timer(&self) {
         self.0.timers.fetch_add(1, Relaxed);
@@ -123,6 +135,22 @@ fn timer_that_resumes_domains_is_replaced_before_all_workers_sleep() {
         pool.end(2);
         assert!(pool.0.asleep.load(Relaxed) < pool.0.state.lock().count, "all workers sleep for readers");
         assert_eq!(pool.0.timers.load(Relaxed), 2, "what is parked is forgotten");
+    });
+}
+
+/// The worker that was to be idle finds that it is to be the timer.
+/// Refutes: coming-worker-counts
+#[test]
+fn spare_that_becomes_the_timer_is_no_spare_for_itself() {
+    check(0, 2, || {
+        let pool = Pool::new();
+        pool.start([Pool::sleep_beside_a_spare]);
+        let p = pool.clone();
+        // As a push to a domain that must be parked, whose timer resumes it.
+        let timer = move || p.be_runner();
+        let _ = pool.0.state.ensure_timer(timer, Err);
+        pool.end(2);
+        assert!(pool.0.asleep.load(Relaxed) < pool.0.state.lock().count, "all workers sleep for readers");
     });
 }
 
