@@ -219,10 +219,10 @@ private_unless_loom! {
 }
 
 impl dyn RawDomain + '_ {
-    /// Returns the queues. Their order does not change.
+    /// Returns the queues. Their order does not change: later ones come at the end.
     pub fn queues(&self) -> impl Iterator<Item = &Queue> {
         let kept = self.hazards().map(Hazards::kept);
-        (0..self.queue_count()).map(|index| self.queue(index)).chain(kept)
+        kept.into_iter().chain((0..self.queue_count()).map(|index| self.queue(index)))
     }
 }
 

@@ -109,9 +109,10 @@ pub fn park(key: TimerKey, task: Task) -> bool {
     if !worker_pool::ensure_timer(run_timer) {
         return false;
     }
-    parked.tasks.insert(key, task);
+    let replaced = parked.tasks.insert(key, task);
     let is_first = parked.tasks.first_from((0, 0)) == Some(key);
     drop(parked);
+    drop(replaced);
     if is_first {
         timer.changed.notify_one();
     }

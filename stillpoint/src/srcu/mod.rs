@@ -62,7 +62,8 @@
 //! A handler may begin and end sections, and load, if the domain has been used or [prepared](Domain::prepare). Where
 //! the C library does not register threads for `rseq(2)`, its thread must have used per-CPU data too
 //! ([`percpu::register_thread`](crate::percpu::register_thread)). The end of a section may wake a thread by a system
-//! call. A handler must neither wait nor defer.
+//! call. A handler must neither wait nor defer, nor drop what may be the last handle of a domain: a domain, or an owned
+//! guard.
 //!
 //! # Fork
 //!

@@ -1,7 +1,9 @@
 //! When what was retired is freed, by which thread, and how much waits.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc;
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -205,5 +207,37 @@ fn barrier_frees_what_was_reset_before_it() {
         });
         ends.send(()).unwrap();
         assert_eq!(barrier.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn future_of_a_barrier_ends_although_a_thread_registers() {
+    stillpoint::hazard::domain! { struct Own; }
+    let _running = deadline();
+    // One value has been kept.
+    let value = Rcu::new_in(1, Own);
+    let mut pointer = HazardPointer::new();
+    pointer.protect(&value);
+    drop(value.replace(2));
+    until(|| Own.stats().protected == 1);
+    pointer.reset();
+    Own.barrier();
+    let (end, ends) = mpsc::channel::<()>();
+    Own.call(move || _ = ends.recv());
+    let mut barrier = pin!(Own.barrier_async());
+    let mut is_ready = || barrier.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert!(!is_ready());
+    let (stay, stays) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let (entered, enters) = mpsc::channel();
+        scope.spawn(move || {
+            drop(Own::enter());
+            entered.send(()).expect("the test listens");
+            _ = stays.recv();
+        });
+        enters.recv().expect("it enters");
+        drop(end);
+        until(&mut is_ready);
+        drop(stay);
     });
 }
