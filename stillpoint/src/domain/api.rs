@@ -358,12 +358,16 @@ impl<D: Domain> Drop for Barrier<D> {
 /// assert_eq!(increment(&Rcu::new(1)), 2);
 /// assert_eq!(increment(&Rcu::new_in(1, srcu::Domain::new())), 2);
 /// ```
+///
+/// # Safety
+///
+/// The section that a guard lends is open while the guard exists, also if it is moved.
 #[diagnostic::on_unimplemented(
     message = "a section of `{Self}` cannot be begun on the spot",
     label = "this needs a domain of `rcu` or `srcu`",
     note = "threads of a `qsbr` domain have a handle: use `load(&handle)`, `update_with(&handle, f)`"
 )]
-pub trait EnterSection: Domain {
+pub unsafe trait EnterSection: Domain {
     /// What ends the section when it is dropped. Borrowed, it is the [`Section`](Domain::Section) that lends
     /// references.
     type Guard<'a>: Borrow<Self::Section>;

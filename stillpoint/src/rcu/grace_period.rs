@@ -152,6 +152,7 @@ impl<D: Domain> GracePeriod<D> {
     /// drop(guard);
     /// assert!(readers.wait_timeout(Duration::from_secs(10)));
     /// ```
+    #[must_use = "the grace period may not have ended"]
     #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         assert_may_wait(&self.domain, "GracePeriod::wait_timeout()");

@@ -156,7 +156,8 @@ impl<D: RcuDomain> fmt::Debug for Guard<D> {
     }
 }
 
-impl<D: RcuDomain> EnterSection for D {
+// SAFETY: a guard ends its section when it is dropped.
+unsafe impl<D: RcuDomain> EnterSection for D {
     type Guard<'a> = Guard<D>;
 
     #[inline(always)]

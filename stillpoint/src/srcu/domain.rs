@@ -327,7 +327,8 @@ impl crate::Domain for Domain {
 // SAFETY: there are no hazard pointers.
 unsafe impl crate::TakeBack for Domain {}
 
-impl EnterSection for Domain {
+// SAFETY: a guard ends its section when it is dropped.
+unsafe impl EnterSection for Domain {
     type Guard<'a> = Guard<'a>;
 
     #[inline(always)]

@@ -374,7 +374,13 @@ fn handle_in_a_thread_local_is_dropped_with_its_thread() {
         reader.join().expect("no panic");
         Own.synchronize();
     }
-    assert_eq!(Own.stats().readers, 1);
+    // The reader was given back once each time: two threads have two.
+    let online = Own::register();
+    thread::spawn(|| drop(Own::register())).join().expect("no panic");
+    let blocked = thread::spawn(|| GracePeriod::now_in(Own).wait_timeout(Duration::from_millis(20)));
+    assert!(!blocked.join().expect("no panic"), "a grace period ends beside a thread that is online");
+    drop(online);
+    assert_eq!(Own.stats().readers, 2);
 }
 
 #[cfg(target_os = "linux")]
