@@ -232,7 +232,7 @@ mod tests {
         for line in [
             "|---|--:|---|--:|--:|---|",
             "| RCU read (enter, load, exit) | 2.00 ns | fast | 4.00 ns | 0.50x | slow 8.00 ns |",
-            "| SRCU read (enter, load, exit) | not measured |  |  |  | `srcu` was not run |",
+            "| synchronize(), median, beside a reader | not measured |  |  |  | `sync` was not run |",
         ] {
             assert!(table.lines().any(|own| own == line), "{table}");
         }
