@@ -1,9 +1,12 @@
 //! Domains of their own, and structures of the library in them.
 
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+
 use stillpoint::hazard::{self, HazardPointer};
 use stillpoint::rcu::Rcu;
 use stillpoint::{Domain as _, EnterSection};
 use support::deadline::deadline;
+use support::tracked::Tracked;
 
 hazard::domain! { struct First; }
 hazard::domain! { struct Second; }
@@ -26,11 +29,16 @@ fn one_pointer_serves_all_domains() {
 
 #[test]
 fn global_functions_use_the_global_domain() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
     let before = hazard::stats().done;
-    hazard::retire(Box::new(1));
-    hazard::flush();
+    let section = hazard::enter();
+    hazard::retire(Box::new(Tracked(&DROPS)));
+    assert!(hazard::flush(), "nothing waits for the section");
+    drop(section);
     hazard::barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+    assert!(!hazard::flush(), "something is left");
     assert!(hazard::stats().done > before);
     let value = Rcu::new_in(1, hazard::Global);
     assert_eq!(*value.load(&hazard::enter()), 1);
