@@ -98,7 +98,8 @@ impl fmt::Display for Histogram {
 
 /// The counts of a [`Histogram`] at one time, and the sum of the values.
 ///
-/// `Display` gives a line with the count, the sum and some quantiles.
+/// `Display` gives a line with the count, the sum and some quantiles. With the feature `serde` it is serialized with
+/// `count`, `sum` and `buckets`, a sequence of `lowest`, `highest` and `count`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot {
     counts: Box<[u64]>,
@@ -189,6 +190,27 @@ impl fmt::Display for Snapshot {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Snapshot {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Bucket {
+            lowest: u64,
+            highest: u64,
+            count: u64,
+        }
+        #[derive(serde::Serialize)]
+        struct Snapshot {
+            count: u64,
+            sum: u64,
+            buckets: Vec<Bucket>,
+        }
+        let buckets =
+            self.buckets().map(|(lowest, highest, count)| Bucket { lowest, highest, count }).collect();
+        Snapshot { count: self.count(), sum: self.sum, buckets }.serialize(serializer)
     }
 }
 

@@ -73,7 +73,7 @@ const PACED_UNKNOWN_BYTES: u64 = 1 << 10;
 /// The library cannot know what a value of the last kind owns. So behind a stalled reader it bounds their *number*: a
 /// few thousand with the default limits. If they own more than 16 KiB, say how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "statistics-page", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Limits {
     /// Callbacks and retired values.
     pub count: u64,
