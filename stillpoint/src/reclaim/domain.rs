@@ -210,8 +210,7 @@ private_unless_loom! {
 
         /// Blocks until the grace period has ended. Called by threads of the library.
         fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
-            // If a callback has leaked a guard, its thread is inside, and grace periods wait for it as for any other thread.
-            let own = self.current_reader().filter(|_| !self.in_read_section());
+            let own = reader_if_outside(self);
             // It panics if the kernel denies the heavy fence.
             catch_unwind(AssertUnwindSafe(|| self.core().engine.wait_for(own, cookie))).map_err(|_| Denied)
         }
@@ -238,6 +237,12 @@ pub(super) fn is_alone(domain: &dyn RawDomain) -> bool {
     domain.hazards().is_none() && domain.core().engine.readers().no_other_readers(domain.current_reader())
 }
 
+/// Returns the calling thread's reader if the thread has one and is outside. If a callback has leaked a guard, its thread
+/// is inside, and grace periods wait for it as for any other thread.
+fn reader_if_outside<D: RawDomain + ?Sized>(domain: &D) -> Option<&'static Reader> {
+    domain.current_reader().filter(|_| !domain.in_read_section())
+}
+
 /// Completes a grace period if that is possible without blocking. Returns `true` if it has been completed.
 pub(crate) fn try_synchronize(domain: &dyn RawDomain) -> bool {
     // The worker will report a denied fence.
@@ -246,9 +251,7 @@ pub(crate) fn try_synchronize(domain: &dyn RawDomain) -> bool {
 
 /// [`Engine::try_synchronize`](crate::grace_period::engine::Engine::try_synchronize) for the calling thread.
 pub(super) fn try_lead(domain: &dyn RawDomain) -> Result<Option<bool>, Denied> {
-    // As in `RawDomain::wait_for`.
-    let own = domain.current_reader().filter(|_| !domain.in_read_section());
-    let try_lead = || domain.core().engine.try_synchronize(own);
+    let try_lead = || domain.core().engine.try_synchronize(reader_if_outside(domain));
     if cfg!(loom) {
         return Ok(try_lead());
     }
