@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ci/api.sh DIR: lists the public API of each published package, as in ci/api/. The toolchain is RUSTUP_TOOLCHAIN, a
-# nightly. Of implementations of traits only the types are listed: what functions and constants they have, the trait says.
+# nightly. Of implementations of traits only the types are listed: what functions and constants they have, the trait
+# says.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -16,5 +17,5 @@ list() {
 }
 list stillpoint stillpoint/Cargo.toml metrics,statistics-page,tracing
 list stillpoint-collections collections/Cargo.toml ""
-list stillpoint-tokio integrations/tokio/Cargo.toml ""
+list stillpoint-tokio bindings/tokio/Cargo.toml ""
 rm "$out"/{log,all}

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# compat/arc-swap keeps the promises of arc-swap. In place of it, arc-swap's own tests pass, unmodified: `random`, `stress`,
-# those of its bugs 198 and 210, the documented examples, and the tests inside its source, which check counts exactly. Programs for
-# bugs that were reported (tests/reported.rs) fail on releases of arc-swap that have them. Two crates that use it pass their
-# own tests, unmodified: concread and vm-memory; they notice drop-ins that are broken. Cargo fetches all of these crates; none
-# of their code is in this repository. The programs for races need Miri (`ci/setup.sh`).
+# dropins/arc-swap keeps the promises of arc-swap. In place of it, arc-swap's own tests pass, unmodified: `random`,
+# `stress`, those of its bugs 198 and 210, the documented examples, and the tests inside its source, which check
+# counts exactly. Programs for bugs that were reported (tests/reported.rs) fail on releases of arc-swap that have
+# them. Two crates that use it pass their own tests, unmodified: concread and vm-memory; they notice drop-ins that are
+# broken. Cargo fetches all of these crates; none of their code is in this repository. The programs for races need
+# Miri (`ci/setup.sh`).
 #
 #   ci/arc-swap.sh          checks without users and races, with the crates of Cargo.lock and ci/crates.txt
 #   ci/arc-swap.sh users    checks all: five minutes
@@ -24,11 +25,11 @@ declare -A old_releases=(
 # Users with tests of their own.
 concread=0.5.5 vm_memory=0.18.0
 
-# Of the tests inside arc-swap's source those of its API run here, unmodified: cut out, and compiled with this package's
-# items in place of the source's.
+# Of the tests inside arc-swap's source those of its API run here, unmodified: cut out, and compiled with this
+# package's items in place of the source's.
 with_tests=(lib access cache ref_cnt serde weak)
-# Not here. The first calls a private method; the rest of what it tests is in `tests/interface.rs`. The second expects that
-# of a thousand guards some count: here none does.
+# Not here. The first calls a private method; the rest of what it tests is in `tests/interface.rs`. The second expects
+# that of a thousand guards some count: here none does.
 without=(cache::cached_value lib::lease_overflow)
 
 recording= everything=
@@ -162,7 +163,7 @@ rustversion = "1"
 [dev-dependencies]
 $dev
 END
-workspace "$scratch/own" "$PWD/compat/arc-swap" docs inside tests
+workspace "$scratch/own" "$PWD/dropins/arc-swap" docs inside tests
 
 echo "-- the tests inside arc-swap $version"
 cargo test --quiet "${all[@]}" --package inside --no-run
@@ -176,8 +177,8 @@ echo "-- random, stress, bug-198, bug-210, and the documented examples"
 cargo test --quiet "${all[@]}" --package tests --tests --no-fail-fast
 cargo test --quiet "${all[@]}" --package docs --doc
 
-# reported NUMBER VERSION MESSAGE TRIES [FLAG]: the program for a bug that was reported to arc-swap fails on the release in one
-# of the tries: on the machine, or in Miri, with one of the seeds FIRST..END.
+# reported NUMBER VERSION MESSAGE TRIES [FLAG]: the program for a bug that was reported to arc-swap fails on the
+# release in one of the tries: on the machine, or in Miri, with one of the seeds FIRST..END.
 reported() {
     local number=$1 old=$scratch/old/$2 log=$scratch/old/$1.log try cargo
     mkdir -p "$old/src"
@@ -188,9 +189,10 @@ name = "old"
 edition = "2024"
 [dependencies]
 arc-swap = { version = "=$2", features = ["weak"] }
+libc = "0.2"
 [[test]]
 name = "reported"
-path = "$PWD/compat/arc-swap/tests/reported.rs"
+path = "$PWD/dropins/arc-swap/tests/reported.rs"
 harness = false
 [workspace]
 END
@@ -210,7 +212,7 @@ END
 }
 echo "-- bugs that were reported, on this package and on releases of arc-swap"
 cargo test --quiet --package arc-swap --test reported
-reported 210 1.9.4 'the value of another cell' "$(seq 60)"
+reported 210 1.9.4 'the value of another cell' '1 2 3'
 reported 214 1.9.3 'wrong counts' 1
 
 [[ $everything ]] || exit 0
@@ -280,7 +282,7 @@ thiserror = "2.0.16"
 matches = "0.1.0"
 vmm-sys-util = "0.15.0"
 END
-workspace "$users" "$PWD/compat/arc-swap" concread vm-memory
+workspace "$users" "$PWD/dropins/arc-swap" concread vm-memory
 cargo test --quiet "${all[@]}" --workspace --lib --no-fail-fast
 
 echo "-- broken drop-ins"

@@ -5,8 +5,9 @@
 #
 #   ci/cargo-mutants.sh FILE... [-- OPTION...]   an option of cargo-mutants is, for example, `--re REGEX`
 #
-# The tool does not look into macros. So it changes no steps, and no functions in `const_unless_loom!`; nor orderings, which
-# are no operators. `ci/mutants.sh` has these. Code for models is left out. A mutant that hangs the tests counts as refuted.
+# The tool does not look into macros. So it changes no steps, and no functions in `const_unless_loom!`; nor orderings,
+# which are no operators. `ci/mutants.sh` has these. Code for models is left out. A mutant that hangs the tests counts
+# as refuted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
@@ -17,7 +18,7 @@ while (($# > 0)) && [[ $1 != -- ]]; do files+=(--file "$1") && part=$1 && shift;
 case $part in
 stillpoint/src/arc/*) tests=(--lib --test arc) ;;
 stillpoint/src/slots/*) tests=(--lib --test arc --test hazard) ;;
-stillpoint/src/percpu/*) tests=(--lib --test percpu --test percpu_memory) ;;
+stillpoint/src/percpu/*) tests=(--lib --test percpu --test memory) ;;
 stillpoint/src/hazard/*) tests=(--test hazard) ;;
 stillpoint/src/lock/*) tests=(--lib --test lock) ;;
 stillpoint/src/qsbr/* | stillpoint/src/srcu/*) tests=(--test "$(cut -d/ -f3 <<<"$part")") ;;

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# compat/crossbeam-epoch keeps the promises of crossbeam-epoch. In place of it, crossbeam-deque and crossbeam-skiplist
-# pass all of their tests and documented examples, and so do crossbeam-epoch's documented examples. Other crates that use
-# it pass their own tests, unmodified: congee, and for `users` cht, crossbeam-skiplist-fd, lockfree-cuckoohash, and moka without
-# its async half. One of congee's tests notices a drop-in that is broken.
-# Cargo fetches the crates; none of their code is in this repository. Then the package's pointers run in Miri
-# (`ci/setup.sh`), with strict provenance.
+# dropins/crossbeam-epoch keeps the promises of crossbeam-epoch. In place of it, crossbeam-deque and
+# crossbeam-skiplist pass all of their tests and documented examples, and so do crossbeam-epoch's documented examples.
+# Other crates that use it pass their own tests, unmodified: congee, and for `users` cht, crossbeam-skiplist-fd,
+# lockfree-cuckoohash, and moka without its async half. One of congee's tests notices a drop-in that is broken. Cargo
+# fetches the crates; none of their code is in this repository. Then the package's pointers run in Miri
+# (`ci/setup.sh`).
 #
 #   ci/compat.sh         checks with one user, and with the crates of Cargo.lock and ci/crates.txt
 #   ci/compat.sh users   checks with all users: three minutes more
@@ -19,8 +19,8 @@ epoch=0.9.21 deque=0.8.8 skiplist=0.1.3
 # Users with tests that flush a few times, and then expect that destructors have run.
 cht=0.5.0 congee=0.4.1 skiplist_fd=0.1.5 cuckoo=0.1.0 moka=0.12.16
 
-# The tests inside crossbeam-epoch's source, which cannot run here, and their counterparts in compat/crossbeam-epoch/tests.
-# The others test parts that only crossbeam-epoch has.
+# The tests inside crossbeam-epoch's source, which cannot run here, and their counterparts in
+# dropins/crossbeam-epoch/tests. The others test parts that only crossbeam-epoch has.
 counterparts=(
     atomic::valid_tag_i8=tags_have_the_bits_below_the_alignment
     atomic::valid_tag_i64=tags_have_the_bits_below_the_alignment
@@ -33,11 +33,11 @@ counterparts=(
     collector::count_destroy=values_of_all_kinds_are_destroyed_once
     collector::drop_array=values_of_all_kinds_are_destroyed_once
     collector::destroy_array=values_of_all_kinds_are_destroyed_once
-    collector::stress=nodes_are_destroyed_once_and_not_too_early
+    collector::stress=random_programs_run_each_function_once_in_order_after_a_grace_period
     default::pin_while_exiting=thread_local_destructors_may_pin
 )
-# The thread-local garbage and the epoch; how a deferred function is stored; the list of participants; the queue of garbage; a
-# build with loom's atomics.
+# The thread-local garbage and the epoch; how a deferred function is stored; the list of participants; the queue of
+# garbage; a build with loom's atomics.
 internals='collector::(flush_local_bag|garbage_buffering|pin_holds_advance|incremental)|(internal|deferred|list|queue|loom)::.*'
 
 users=(congee)
@@ -69,7 +69,7 @@ original=$PWD/$scratch/vendor/crossbeam-epoch-$epoch
 diff <(printf '%s\n' "${counterparts[@]%=*}" | sort) <(tests_in "$original"/{src,tests} | grep -vxE "$internals") ||
     fail "crossbeam-epoch has other tests than this script lists"
 for test in "${counterparts[@]}"; do
-    grep --quiet "fn ${test#*=}\b" compat/crossbeam-epoch/tests/*.rs || fail "compat/crossbeam-epoch has no test ${test#*=}"
+    grep --quiet "fn ${test#*=}\b" dropins/crossbeam-epoch/tests/*.rs || fail "dropins/crossbeam-epoch has no test ${test#*=}"
 done
 [[ -z $(tests_in "$scratch"/vendor/crossbeam-{deque-$deque,skiplist-$skiplist}/src) ]] ||
     fail "crossbeam-deque or crossbeam-skiplist has tests of its internals, which this script does not judge"
@@ -101,7 +101,7 @@ crossbeam-utils = "0.8"
 rand = "0.8"
 END
 
-workspace "$programs" "$PWD/compat/crossbeam-epoch" deque epoch skiplist
+workspace "$programs" "$PWD/dropins/crossbeam-epoch" deque epoch skiplist
 
 echo "-- the tests and documented examples of crossbeam-deque, crossbeam-skiplist and crossbeam-epoch"
 cargo test --quiet "${all[@]}" --workspace --no-fail-fast
@@ -163,7 +163,7 @@ name = "entry_api_sync"
 [[test]]
 name = "eviction_stall_sync"
 END
-workspace "$folder" "$PWD/compat/crossbeam-epoch" "${users[@]}"
+workspace "$folder" "$PWD/dropins/crossbeam-epoch" "${users[@]}"
 # Alone: it counts on its flushes, for which another test's guard may have to go.
 alone=test_reference_counting
 cargo test --quiet "${all[@]}" --workspace --lib --tests --no-fail-fast -- --skip "$alone"
@@ -172,18 +172,16 @@ cargo test --quiet "${all[@]}" --package congee --lib "$alone"
 echo "-- broken drop-ins"
 refuting=(congee congee_arc::tests::test_reference_counting 'assertion `left == right` failed')
 broken no-bag-elapses deferred.rs 's/self.cookie.is_elapsed()/false/' "${refuting[@]}"
-broken functions-run-at-once guard.rs 's/Section::Thread(_) => unsafe { local::defer_in_thread(f, 0) }/Section::Thread(_) => f()/' \
+broken functions-run-at-once guard.rs 's/Section::Thread(_) => unsafe { local::defer_in_thread(f) }/Section::Thread(_) => f()/' \
     "${refuting[@]}"
 
 ours_again
 if [[ ${1-} ]]; then
     echo "-- crossbeam-skiplist on both, briefly"
-    CARGO_PROFILE_RELEASE_LTO=off compat/bench/run.sh 1 0.01 # nothing is measured here
+    CARGO_PROFILE_RELEASE_LTO=off dropins/bench/run.sh 1 0.01 # nothing is measured here
 fi
 
 echo "-- pointers in Miri"
 needs_miri
-miri=(cargo "+$rust_nightly" miri test --quiet --manifest-path compat/crossbeam-epoch/Cargo.toml --target-dir target/miri
-    --test pointers --)
-MIRIFLAGS=-Zmiri-strict-provenance "${miri[@]}" --skip address
-MIRIFLAGS=-Zmiri-permissive-provenance "${miri[@]}" address
+MIRIFLAGS=-Zmiri-permissive-provenance cargo "+$rust_nightly" miri test --quiet \
+    --manifest-path dropins/crossbeam-epoch/Cargo.toml --target-dir target/miri --test pointers

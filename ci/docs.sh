@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The documentation builds without warnings and its links resolve, with the optional features too. Its figures are those
-# of docs/report/summary.json, which is of one run of one commit, or stand in a section that says where they are from.
+# The documentation builds without warnings and its links resolve, with the optional features too. Its figures are
+# those of docs/report/summary.json, which is of one run of one commit, or stand in a section that says where they are
+# from.
 #
 #   ci/docs.sh                       checks
-#   ci/docs.sh record [report.json]  writes the summary, its plots and its tables in all pages; after a new report, of that,
-#                                    unless threads did not get the CPUs of the machine
+#   ci/docs.sh record [report.json]  writes the summary, its plots and its tables in all pages: of a new report, unless
+#                                    threads did not get the CPUs of the machine
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -43,7 +44,7 @@ echo "-- links between pages"
 links() { # prints PAGE and each of its relative links to files
     grep -oE '\]\([^)#: ]+[)#]' "$1" | sed 's/^](//; s/[)#]$//' | while read -r link; do echo "$1 $link"; done || true
 }
-git ls-files '*.md' | grep -v '^models/\|^compat/' | while read -r page; do links "$page"; done >"$scratch/links"
+git ls-files '*.md' | grep -v '^lab/models/\|^dropins/arc-swap/\|^dropins/crossbeam-epoch/' | while read -r page; do links "$page"; done >"$scratch/links"
 while read -r page link; do
     [[ -e $(dirname "$page")/$link ]] || { echo "$page has a link to nowhere: $link" >&2; exit 1; }
 done <"$scratch/links"
@@ -58,7 +59,7 @@ while read -r name; do
     module=${name%::*} module=${module##*::}
     grep -E "/$module(/.*)?\.rs\$" "$scratch/files" | xargs grep --quiet -wF "${name##*::}" /dev/null ||
         { echo "there is no $name: $(git grep -lF "\`$name\`" '*.md' | tr '\n' ' ')" >&2; exit 1; }
-done < <(grep -ohE '`([a-z_]+::)+[A-Za-z_0-9]+`' docs/*.md models/README.md | tr -d '`' | grep -vE '^(std|core|tokio|mem|libc|loom)::' | sort -u)
+done < <(grep -ohE '`([a-z_]+::)+[A-Za-z_0-9]+`' docs/*.md lab/models/README.md | tr -d '`' | grep -vE '^(std|core|tokio|mem|libc|loom)::' | sort -u)
 
 export RUSTDOCFLAGS="-D warnings"
 cargo doc --workspace --no-deps

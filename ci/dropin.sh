@@ -1,5 +1,5 @@
-# Functions of ci/compat.sh and ci/arc-swap.sh. These set `dropin`, the name of a package in compat/ and of the crate whose
-# place it takes, and `scratch`, a folder. Sourced by scripts that run in the root of the repository.
+# Functions of ci/compat.sh and ci/arc-swap.sh. These set `dropin`, the name of a package in dropins/ and of the crate
+# whose place it takes, and `scratch`, a folder. Sourced by scripts that run in the root of the repository.
 
 source ci/versions.sh
 source ci/pin.sh
@@ -27,8 +27,8 @@ tests_in() {
         }' $(find "$@" -name '*.rs') | sort
 }
 
-# workspace FOLDER DROPIN MEMBER...: makes a workspace in which that drop-in takes the crate's place, and checks that it
-# does. `all` are cargo's options for it.
+# workspace FOLDER DROPIN MEMBER...: makes a workspace in which that drop-in takes the crate's place, and checks that
+# it does. `all` are cargo's options for it.
 workspace() {
     local folder=$1 path=$2 tree
     {
@@ -43,17 +43,17 @@ workspace() {
     grep --quiet --fixed-strings "$path" <<<"$tree" || fail "the patch is not in use"
 }
 
-# broken NAME FILE SED USER TEST MESSAGE: a drop-in of which a file is changed does not pass a test of a user. (A few tries,
-# as the library's thread may do in time what the caller does not.)
+# broken NAME FILE SED USER TEST MESSAGE: a drop-in of which a file is changed does not pass a test of a user. (A few
+# tries, as the library's thread may do in time what the caller does not.)
 broken() {
     local name=$1 file=$dropin/src/$2 user=$4 copy=$scratch/broken/$1 log=$scratch/broken/$1.log all tries
     mkdir -p "$copy"
-    cp -r "compat/$dropin" "$scratch/users/$user" "$copy"
+    cp -r "dropins/$dropin" "$scratch/users/$user" "$copy"
     rm -r "$copy/$dropin/tests"
     sed -i -E "s|^(edition).workspace.*|\1 = \"2024\"|; /\.workspace = true/d; /^\[(dev-dependencies|\[test)\]/,\$d
         s|\.\./\.\./stillpoint|$PWD/stillpoint|" "$copy/$dropin/Cargo.toml"
     sed -i "$3" "$copy/$file"
-    ! diff --brief "$copy/$file" "compat/$file" >/dev/null || fail "$name: nothing is broken"
+    ! diff --brief "$copy/$file" "dropins/$file" >/dev/null || fail "$name: nothing is broken"
     workspace "$copy" "$PWD/$copy/$dropin" "$dropin" "$user"
     all+=(--package "$user" --lib)
     cargo test --quiet "${all[@]}" --no-run
@@ -79,5 +79,6 @@ needs_miri() {
 
 rm -rf "$scratch"/{fetch,vendor,own,programs,users,broken,old}
 mkdir -p "$scratch/users"
-# For code that is not ours: its lints are not ours to judge. Optimized, as some tests flush a million times. Assertions stay.
+# For code that is not ours: its lints are not ours to judge. Optimized, as some tests flush a million times.
+# Assertions stay.
 export CARGO_TARGET_DIR=$scratch/build CARGO_PROFILE_DEV_OPT_LEVEL=1 RUSTFLAGS=--cap-lints=allow RUSTDOCFLAGS=--cap-lints=allow

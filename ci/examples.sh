@@ -23,7 +23,8 @@ cargo test "${features[@]}" --doc --quiet -- metrics statistics_page
 cargo check --package stillpoint --no-default-features --features statistics-page --quiet
 
 echo "-- tracing and metrics, and serde of the maps"
-cargo test --workspace --features stillpoint-integrations/tests --test metrics --test tracing --quiet
+cargo test --workspace --features stillpoint-facades/tests --test metrics --test tracing --quiet
+cargo run --package stillpoint-facades --features tests --example metrics_recorder --quiet >/dev/null
 cargo test --package stillpoint-collections --features rayon,serde --test hash_map --quiet features::
 
 echo "-- the service on tokio and hyper"

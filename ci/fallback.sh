@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The tests of the library that depend on fences, in release builds, on each fence backend but the default one, requested or
-# as the fallback (the tests of the fence select backends themselves).
+# The tests of the library that depend on fences, in release builds, on each fence backend but the default one,
+# requested or as the fallback (the tests of the fence select backends themselves).
 #
 #   ci/fallback.sh      these
-#   ci/fallback.sh all  and on the default one, and with every wait audited (`grace_period/audit.rs`): three minutes more
+#   ci/fallback.sh all  and on the default one, with every wait audited (`grace_period/audit.rs`): three minutes more
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -13,7 +13,7 @@ cargo build --release --package stillpoint-torture
 torture=${CARGO_TARGET_DIR:-target}/release/torture
 export CARGO_PROFILE_RELEASE_LTO=off # faster builds; nothing is measured here
 suite=(cargo test --release --package stillpoint --locked --target-dir target/fallback)
-fenced=(arc fork fuzz hazard lock rcu rcu_allocator srcu stall)
+fenced=(arc fork fuzz hazard lock rcu allocator srcu stall)
 others=(--lib)
 [[ ${1-} != all ]] || others+=(--test fence --test percpu --test qsbr)
 build "${suite[@]}" "${others[@]}" "${fenced[@]/#/--test=}"

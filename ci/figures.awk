@@ -1,6 +1,7 @@
-# Prints the lines of pages that have a measured figure which is neither generated from the report, nor of a section that
-# says where it is from: in a line that begins with "Separate run:" and a command, or "Posted:" and a source. A figure is a
-# ratio or a time in ns or us (`0.77x`, `12 us`). Code is no measurement, so constants and options stand in it.
+# Prints the lines of pages that have a measured figure which is neither generated from the report, nor of a section
+# that says where it is from: in a line that begins with "Separate run:" and a command, or "Posted:" and a source. A
+# figure is a ratio or a time in ns or us (`0.77x`, `12 us`). Code is no measurement, so constants and options stand
+# in it.
 function flush_section(   i) {
     if (!has_source) for (i = 1; i <= held; i++) { print lines[i]; found = 1 }
     held = 0; has_source = 0

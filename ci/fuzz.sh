@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The fuzz targets of fuzz/ (cargo-fuzz, as OSS-Fuzz takes them) build, find the error that `FUZZ_BROKEN` puts into what
-# they test, and find none without it. `ci/fuzz.sh SECONDS TARGET...`: 60 for each of all. Needs cargo-fuzz
+# The fuzz targets of lab/fuzz/ (cargo-fuzz, as OSS-Fuzz takes them) build, find the error that `FUZZ_BROKEN` puts
+# into what they test, and find none without it. `ci/fuzz.sh SECONDS TARGET...`: 60 for each of all. Needs cargo-fuzz
 # (`ci/setup.sh release`); no part of .ci/run.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fast paths are inlined in a user's program without link-time optimization: counts the instructions of `ci/inlined.rs`
-# with `lto = "off"`, and compares them with those under `lto = "thin"`, and a section with one of crossbeam-epoch in the
-# same program. Instructions, not time: a busy machine changes nothing. Valgrind has no rseq, so of per-CPU data the
-# program's machine code is looked at: the critical section is in the user's function. With the feature `usdt` fast paths
-# have as many instructions. A minute, with the builds.
+# Fast paths are inlined in a user's program without link-time optimization: counts the instructions of
+# `ci/inlined.rs` with `lto = "off"`, and compares them with those under `lto = "thin"`, and a section with one of
+# crossbeam-epoch in the same program. Instructions, not time: a busy machine changes nothing. Valgrind has no rseq,
+# so of per-CPU data the program's machine code is looked at: the critical section is in the user's function. With the
+# feature `usdt` fast paths have as many instructions. A minute, with the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -21,7 +21,7 @@ edition = "2024"
 name = "inlined"
 path = "$PWD/ci/inlined.rs"
 [dependencies]
-compat = { package = "crossbeam-epoch", path = "$PWD/compat/crossbeam-epoch" }
+compat = { package = "crossbeam-epoch", path = "$PWD/dropins/crossbeam-epoch" }
 crossbeam-epoch = "0.9"
 stillpoint = { path = "$PWD/stillpoint" }
 stillpoint-collections = { path = "$PWD/collections" }

@@ -36,13 +36,13 @@ each() {
 
 # refutes: prints the mutants that tests refute, as `mutant program test`.
 refutes() {
-    grep -rl --include='*.rs' '/// Refutes: ' stillpoint collections urcu | sort | xargs awk -f ci/refutes.awk
+    grep -rl --include='*.rs' '/// Refutes: ' stillpoint collections dropins/liburcu | sort | xargs awk -f ci/refutes.awk
 }
 
-# places: prints the functions of the source, and each step that has a mutant as `name function`. Steps of rseq critical
-# sections have numbers, so the file with their names comes first.
+# places: prints the functions of the source, and each step that has a mutant as `name function`. Steps of rseq
+# critical sections have numbers, so the file with their names comes first.
 places() {
-    find stillpoint/src collections/src urcu/core/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u
+    find stillpoint/src collections/src dropins/liburcu/core/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u
 }
 faults=stillpoint/src/percpu/rseq/faults.rs
 

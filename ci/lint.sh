@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/versions.sh
 cargo clippy --workspace --all-targets \
-    --features stillpoint-capi/mixed,stillpoint-integrations/tests,stillpoint-posts/liburcu,stillpoint-service/service,stillpoint-torture/mimalloc \
+    --features stillpoint-capi/mixed,stillpoint-facades/tests,stillpoint-posts/liburcu,stillpoint-service/service \
     -- -D warnings
 cargo clippy --package stillpoint-measure --package stillpoint-posts --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets -- -D warnings

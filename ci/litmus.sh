@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Litmus tests of the orderings that this machine's processor keeps anyway: the axioms of ARMv8, RISC-V and x86-TSO
-# reproduce the published verdicts, each clause of them is noticed, the library's protocols are right, and each ordering
-# that is taken away is refuted. rustc emits the instructions that the tests assume. Takes seconds after the build.
+# reproduce the published verdicts, each clause of them is noticed, the library's protocols are right, and each
+# ordering that is taken away is refuted. rustc emits the instructions that the tests assume. Takes seconds after the
+# build.
 #
 #   ci/litmus.sh         checks
-#   ci/litmus.sh record  writes models/litmus/instructions.txt
+#   ci/litmus.sh record  writes lab/models/litmus/instructions.txt
 #   ci/litmus.sh names   only compares names
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 
-folder=models/litmus
+folder=lab/models/litmus
 # Functions and mutants that the tests name exist, and each ordering has a test, or is listed.
 cited=$(sed -n 's/^Functions=//p' $folder/protocols/*.litmus | grep -oE '\b[A-Z][A-Za-z]+::[a-z_]+\b' | sort -u)
 missing=$(comm -23 <(echo "$cited") <(places))

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Tests and tortures of the library on other machines: guests under full emulation, with Debian's kernels. aarch64 and
 # riscv64 with the test programs and faults in rseq critical sections; x86-64 with 8 CPUs in two NUMA nodes, some of
-# them taken away and given back; the oldest and the newest kernel of the archive; one without rseq and membarrier; one
-# without /proc and /sys on a read-only root; isolated CPUs, cpusets and quotas.
+# them taken away and given back, and with 240 possible CPUs; the oldest and the newest kernel of the archive; one
+# without rseq and membarrier; one without /proc and /sys on a read-only root; isolated CPUs, cpusets and quotas.
 #
-# Takes eight minutes on two idle CPUs. Installs the emulators and compilers that are missing. What this host cannot run
-# is listed at the end, and the exit status is 77.
+# Takes a quarter of an hour on two idle CPUs. Installs the emulators and compilers that are missing. What this host
+# cannot run is listed at the end, and the exit status is 77.
 #
 # usage: ci/machines.sh [long] [GUEST...]   long: all test programs, and ten times the torture; GUEST: only these
 set -euo pipefail
@@ -62,7 +62,9 @@ collect() {
     local cargo=(cargo build --profile machines --target-dir target/machines --target "${target[$arch]}"
         --package stillpoint --message-format=json-render-diagnostics)
     rm -rf "$folder" && mkdir -p "$folder"
-    [[ $arch == x86_64 ]] || for test in "${tests[@]}"; do names+=(--test "$test"); done
+    for test in "${tests[@]}"; do names+=(--test "$test"); done
+    # Those of the step `words`.
+    [[ $arch != x86_64 ]] || names=(--package stillpoint-collections --test={percpu,lock,srcu,family})
     "${cargo[@]}" --package stillpoint-torture --bin torture \
         "${names[@]}" | copy "$folder" test-
     mv "$folder/test-torture" "$folder/torture"
@@ -88,8 +90,8 @@ can_build() {
 
 # --- Guests ---
 
-# guest NAME ARCH SUITE CPUS LIMIT STEP...: boots a guest, and checks the steps of ci/machines/guest.sh in it. LIMIT is
-# in seconds.
+# guest NAME ARCH SUITE CPUS LIMIT STEP...: boots a guest, and checks the steps of ci/machines/guest.sh in it. LIMIT
+# is in seconds.
 declare -A built
 failed=()
 guest() {
@@ -131,6 +133,7 @@ guest riscv64 riscv64 trixie 4 "$limit" probe torture_all:$all "tests:${long:+al
 nodes="-object memory-backend-ram,id=m0,size=1G -object memory-backend-ram,id=m1,size=1G"
 nodes+=" -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1"
 QEMU=$nodes MEMORY=2048 guest hotplug x86_64 bookworm 8 "$limit" probe hotplug:$part
+APPEND="possible_cpus=240" guest many x86_64 bookworm 4 "$limit" probe words
 guest oldest x86_64 bullseye 4 "$limit" probe torture_all:$all
 guest newest x86_64 sid 4 "$limit" probe torture_all:$all
 APPEND="isolcpus=3 nohz_full=2-3" guest confined x86_64 bookworm 4 "$limit" \

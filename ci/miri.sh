@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The library in Miri, with strict provenance: pointers, guards, values that are retired, callbacks and their worker, in
-# domains of all kinds, the hash maps, and atomic `Arc`s, these with any number of seeds: each is another schedule, with other
-# stale loads. Miri checks aliasing, initialization, data races, and orderings weaker than the processor's.
+# The library in Miri, with strict provenance: pointers, guards, values that are retired, callbacks and their worker,
+# in domains of all kinds, the hash maps, and atomic `Arc`s, these with any number of seeds: each is another schedule,
+# with other stale loads. Miri checks aliasing, initialization, data races, and orderings weaker than the processor's.
 #
 # Miri lacks `membarrier`, rseq and futexes of half a word. So fences are those of the backend `seqcst`, per-CPU data
 # uses atomics, and threads that sleep poll. Not checked: other backends, rseq critical sections, signals, forks. Only
-# `stillpoint/src/sys` and `sync/native.rs` depend on `cfg(miri)`. Locks, whose futexes have half a word, run on the portable
-# code only; `parking_lot_core` below it makes pointers of integers.
+# `stillpoint/src/sys` and `sync/native.rs` depend on `cfg(miri)`. Locks, whose futexes have half a word, run on the
+# portable code only; `parking_lot_core` below it makes pointers of integers.
 #
 # Needs Miri (`ci/setup.sh`). Takes three minutes after the build.
 #
@@ -49,8 +49,8 @@ fi
 if [[ ${1-} == portable ]]; then
     flags=${flags/strict/permissive}
     export RUSTFLAGS="--cfg stillpoint_portable"
-    # all_of PROGRAM FACTOR [SKIP...]: its tests on the portable code, with loops that are shorter by that factor. Each in a
-    # process of its own: a thread that waits for a leaked guard looks again and again, and keeps Miri busy.
+    # all_of PROGRAM FACTOR [SKIP...]: its tests on the portable code, with loops that are shorter by that factor.
+    # Each in a process of its own: a thread that waits for a leaked guard looks again and again, and keeps Miri busy.
     all_of() {
         local skips=("${@:3}")
         miri=(cargo "+$rust_nightly" miri test --quiet --target-dir target/miri-portable --package stillpoint --test "$1")
@@ -66,21 +66,21 @@ if [[ ${1-} == portable ]]; then
             return 1
         fi
     }
-    # Not in Miri: signals, and children without threads or system calls. Threads have one CPU, and no list of them can be
-    # read. Left out besides: tests that take longer than a minute, most of them because much has to wait before a limit
-    # is reached, or because the library waits in real time.
-    all_of misuse 100
+    # Not in Miri: signals, and children without threads or system calls. Threads have one CPU, and no list of them
+    # can be read. Left out besides: tests that take longer than a minute, most of them because much has to wait
+    # before a limit is reached, or because the library waits in real time.
+    all_of contracts 100 layers::
     all_of qsbr 100 limits_hold no_cpu_time at_quiescent_states
     all_of percpu 100
     all_of arc 100
     all_of stall 100 short_grace_period
-    all_of srcu 100 without_worker keeps_no_thread task_of_a_dropped_close waiting_lazy_callbacks need_few_threads
-    all_of rcu 100 bounded without_worker callers_outside lazy_callbacks_run_with byte_limit idle_process \
-        no_thread_can_start on_tokio repin_lets above_the_limit goes_on_soon local_destructor_may_wait each_wake \
-        local_destructor_runs deep_stack further_activity retire_concurrently in_a_thread_local ten_thousand \
-        needs_no_allocation what_they_own unknown_size_run lazy_local_entries are_paced
+    all_of srcu 100 without_worker
+    all_of rcu 100 bounded without_worker callers_outside byte_limit idle_process \
+        no_thread_can_start repin_lets above_the_limit goes_on_soon local_destructor_may_wait each_wake \
+        local_destructor_runs deep_stack further_activity in_a_thread_local \
+        needs_no_allocation what_they_own over_local_entries are_paced
     # Without threads that choose their CPU, or that are known to sleep, and without three tests of many threads.
-    all_of lock 1000 stalled_head another_cpu unlock_fair more_threads_than_cpus few_of_many_writes threads_exclude
+    all_of lock 1000 stalled_head another_cpu unlock_fair few_of_many_writes threads_exclude
     all_of hazard 1000
     exit
 fi
@@ -88,23 +88,25 @@ fi
 echo "-- without leaks"
 # Tests in which no thread of the library starts: an idle one outlives the program, and counts as a leak.
 export MIRIFLAGS=$flags
-run stillpoint rcu does_not_leak every_alignment below_the_alignment gives_the_new_pointer_back shared_and_back without_size
-cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint-collections --lib recycled
+run stillpoint rcu below_the_alignment gives_the_new_pointer_back shared_and_back without_size
+cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint-collections --lib free_list
 # Not in children, which cannot be started. Threads that migrate have nothing to migrate to.
 MIRIFLAGS="$flags -Zmiri-env-set=STILLPOINT_TEST_CHILD=1" run stillpoint percpu arc:: ref_count:: --skip fork_child \
-    --skip words_of_many --skip while_threads_migrate --skip registered_and_unregistered
+    --skip while_threads_migrate --skip registered_and_unregistered
 echo "-- with threads of the library"
 export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
-run stillpoint rcu atomic:: pointer:: unchecked:: barriers::barrier_panics barriers::barrier_with \
-    callbacks::callback_may --skip raw_pointer_needs_no_allocation
-run stillpoint qsbr handle::callback_waits handle::grace_period_waits handle::late_handle
+run stillpoint rcu atomic:: pointer:: unchecked:: barriers::barrier_with \
+    handles::destructors_may --skip raw_pointer_needs_no_allocation
+run stillpoint qsbr handle::grace_period_waits handle::late_handle_drop
 run stillpoint srcu guard::clones_are_handles guard::dropped_task
 run stillpoint hazard node_at_the_address
+run stillpoint loom_structures stack list
 echo "-- atomic Arcs"
 run stillpoint arc counts:: deferred::guard destructors:: threads::
 cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package arc-swap --test reported
 echo "-- the hash map"
-run stillpoint-collections hash_map entry_is update_replaces compute_does view_has new_value map_works iterator_sees \
+run stillpoint-collections hash_map entry_is value_is_updated compute_does view_has map_works iterator_sees \
     every_key static_map taken_apart leaks_no_other removed_entry_stays
 echo "-- the map of plain pairs"
-run stillpoint-collections copy_map values_that_are keys_are closure_that concurrent_
+run stillpoint-collections copy_map values_that_are keys_are closure_that
+run stillpoint-collections maps concurrent_

@@ -2,4 +2,4 @@
 # The Promela models of sleeping and waking hold, and every injected error is found. Takes two or three minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-models/run.sh
+lab/models/run.sh

@@ -2,11 +2,11 @@
 # Explores the models of the algorithms with loom, and checks that they detect errors: breaks one step or ordering at a
 # time, and expects each test that says `/// Refutes: NAME` to fail. There are three kinds of mutants.
 #
-# - Orderings. One run of the unbroken models records each ordering stronger than Relaxed that they execute. Its name is
-#   the function's with a number (`ci/orderings.awk`). One build has all of these mutants. Those that no model
+# - Orderings. One run of the unbroken models records each ordering stronger than Relaxed that they execute. Its name
+#   is the function's with a number (`ci/orderings.awk`). One build has all of these mutants. Those that no model
 #   refutes are in `ci/mutants/unrefuted.txt`, with the reason.
-# - Steps: statements in `step!`, left out one at a time. They are in the same build. A few are refuted by tests on the
-#   machine, with the patches; those of per-CPU data in `ci/percpu.sh`.
+# - Steps: statements in `step!`, left out one at a time. They are in the same build. A few are refuted by tests on
+#   the machine, with the patches; those of per-CPU data in `ci/percpu.sh`.
 # - Patches, `ci/mutants/NAME.patch`, reorder or replace steps. Each needs a build. This script only checks that they
 #   apply; `ci/mutants.sh patches` builds and refutes them (nightly).
 #
@@ -35,11 +35,11 @@ patches=$(find ci/mutants -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | 
 is_patch() { [[ -e ci/mutants/$1.patch ]]; }
 
 places=$(places)
-if ! diff <({ steps_in stillpoint/src collections/src urcu/core/src; echo "$patches"; } | sort -u) <(cut -d' ' -f1 <<<"$steps" | sort -u); then
+if ! diff <({ steps_in stillpoint/src collections/src dropins/liburcu/core/src; echo "$patches"; } | sort -u) <(cut -d' ' -f1 <<<"$steps" | sort -u); then
     echo "mutants: the steps and patches in the source (<) and those that tests refute (>) differ" >&2
     exit 1
 fi
-cited=$(grep -ohE '\b[A-Z][A-Za-z]+::[a-z_]+\b' models/*.pml models/README.md docs/proof.md ci/mutants/unrefuted.txt | sort -u)
+cited=$(grep -ohE '\b[A-Z][A-Za-z]+::[a-z_]+\b' lab/models/*.pml lab/models/README.md docs/proof.md ci/mutants/unrefuted.txt | sort -u)
 missing=$(comm -23 <(echo "$cited") <(echo "$places"))
 if [[ -n $missing ]]; then
     printf 'mutants: not in the source:\n%s\n' "$missing" >&2
@@ -74,8 +74,8 @@ machine=$(while read -r name file rest; do
     is_patch "$name" || [[ $file == loom* || $file == *percpu* ]] || echo "$name $file $rest"
 done <<<"$steps")
 
-# on_machine FILE: builds a program of tests on the machine. Those of per-CPU data need the faults in its sections, with
-# which the unit tests cannot be linked.
+# on_machine FILE: builds a program of tests on the machine. Those of per-CPU data need the faults in its sections,
+# with which the unit tests cannot be linked.
 root=$PWD
 on_machine() {
     local config=mutants program=(--test "$1")
@@ -124,8 +124,8 @@ fi
 
 build "${loom[@]}"
 
-# Unbroken models first, each in a separate process: threads of one process would wait for each other whenever loom maps
-# a stack.
+# Unbroken models first, each in a separate process: threads of one process would wait for each other whenever loom
+# maps a stack.
 export STILLPOINT_RECORD=$scratch/record
 models >"$scratch/models"
 [[ -s $scratch/models ]]
@@ -134,7 +134,7 @@ unset STILLPOINT_RECORD
 [[ $kind != models ]] || exit 0
 
 # The orderings that were executed: the name, and the place that selects it in the models.
-find stillpoint/src collections/src urcu/core/src -name '*.rs' -exec awk -v lines=1 -f ci/places.awk {} + | sort -k1,1 -k2,2n >"$scratch/functions"
+find stillpoint/src collections/src dropins/liburcu/core/src -name '*.rs' -exec awk -v lines=1 -f ci/places.awk {} + | sort -k1,1 -k2,2n >"$scratch/functions"
 sort -u "$scratch/record" | sort -k1,1 -k2,2n -k3,3n -k4,4 | awk -f ci/orderings.awk "$scratch/functions" - >"$scratch/sites"
 listed=$({ cut -d' ' -f1 <<<"$orderings" | tr '+' '\n' | sort -u; echo "$unrefuted"; } | sort)
 if ! diff <(cut -d' ' -f1 "$scratch/sites" | sort) <(echo "$listed"); then

@@ -10,7 +10,7 @@ NR == FNR {
     next
 }
 
-$1 ~ /^(stillpoint|collections|urcu\/core)\/src\// {
+$1 ~ /^(stillpoint|collections|dropins\/liburcu\/core)\/src\// {
     for (at = count[$1]; at > 0 && line[$1, at] > $2; at--);
     name = place[$1, at] ":" $4
     print name (++seen[name] > 1 ? "#" seen[name] : ""), $1 ":" $2 ":" $3 ":" $4

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The package that crates.io would get builds with the oldest supported Rust and glibc, and is refused with a clear message
-# on targets without atomics of 64 bits (`ci/portable.sh` checks other systems). The public API of each package is that of
-# ci/api (`ci/package.sh record` updates these files). `ci/fallback.sh` tests the package.
+# The package that crates.io would get builds with the oldest supported Rust and glibc, and is refused with a clear
+# message on targets without atomics of 64 bits (`ci/portable.sh` checks other systems). The public API of each
+# package is that of ci/api (`ci/package.sh record` updates these files). `ci/fallback.sh` tests the package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -12,7 +12,7 @@ cargo "+$rust_oldest" check --manifest-path "$packaged" --target-dir target/olde
 cargo "+$rust_oldest" check --package stillpoint-collections --package stillpoint-tokio --package stillpoint-capi \
     --package crossbeam-epoch --package stillpoint-pthread --package stillpoint-urcu-memb --package stillpoint-urcu-bp --target-dir target/oldest \
     --locked --quiet
-cargo "+$rust_oldest" check --manifest-path compat/arc-swap/Cargo.toml --target-dir target/oldest --locked --quiet
+cargo "+$rust_oldest" check --manifest-path dropins/arc-swap/Cargo.toml --target-dir target/oldest --locked --quiet
 
 echo "-- glibc 2.17"
 printf '#!/bin/sh\nexec %s -m ziglang cc -target x86_64-linux-gnu.2.17 "$@"\n' "$PWD/target/tools/python/bin/python" \

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The Debian packages: builds them, installs them in a clean system of the same release, and uses each there. Needs root,
-# debhelper, help2man, lintian, mmdebstrap (which downloads 100 MB, once), which `ci/setup.sh release` installs, and what
-# packaging/deb.sh needs. Ten minutes, so it is no part of .ci/run. DEBS=DIR takes packages that are built already.
+# The Debian packages: builds them, installs them in a clean system of the same release, and uses each there. Needs
+# root, debhelper, help2man, lintian, mmdebstrap (which downloads 100 MB, once), which `ci/setup.sh release` installs,
+# and what ci/packaging/deb.sh needs. Ten minutes, so it is no part of .ci/run. DEBS=DIR takes packages that are built
+# already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -14,7 +15,7 @@ done
 debs=${DEBS:-$PWD/target/packages}
 if [[ ! ${DEBS-} ]]; then
     rm -rf "$debs"
-    packaging/deb.sh "$debs"
+    ci/packaging/deb.sh "$debs"
 fi
 lintian --fail-on error "$debs"/*.deb
 for deb in "$debs"/*.deb; do echo "${deb##*/}: $(dpkg-deb --field "$deb" Depends)"; done
@@ -40,7 +41,7 @@ inside "dpkg --install /debs/*.deb >log 2>&1 || { cat log; exit 1; }"
 echo "installed: $(inside "dpkg-query --show --showformat='\${Package} \${Version}, ' '*stillpoint*'")"
 
 echo "-- libstillpoint-dev"
-cp capi/examples/*.c "$root/work/"
+cp bindings/c/examples/*.c "$root/work/"
 for program in config tour list; do
     inside "gcc -Wall $program.c \$(pkg-config --cflags --libs stillpoint) -pthread -o $program && ./$program"
 done
@@ -57,7 +58,7 @@ inside "cmake -S . -B built >log && cmake --build built >log && built/program"
 
 echo "-- stillpoint-urcu"
 # Compiled with liburcu's headers, and a program of the distribution; neither knows of stillpoint.
-cp urcu/tests/*.[ch] "$root/work/"
+cp dropins/liburcu/tests/*.[ch] "$root/work/"
 for flavor in memb mb qsbr bp; do
     inside "gcc -O2 -D${flavor^^} -D_LGPL_SOURCE torture.c -lurcu-$flavor -lurcu-common -pthread -ldl -o torture-$flavor"
     inside "stillpoint-urcu ldd torture-$flavor | grep --quiet '/stillpoint-urcu/liburcu-$flavor'"
@@ -69,13 +70,18 @@ inside "/sbin/mkfs.xfs -q -d file,name=image,size=320m && stillpoint-urcu /sbin/
 inside "stillpoint-urcu --help | grep --quiet PROGRAM && test \$(stillpoint-urcu --folder) = /usr/lib/$(uname -m)-linux-gnu/stillpoint-urcu"
 inside "! stillpoint-urcu 2>/dev/null && ! stillpoint-urcu no-such-program 2>/dev/null"
 
+echo "-- stillpoint-pthread"
+cp dropins/pthread/tests/api.c "$root/work/"
+inside "gcc -O2 api.c -pthread -o locks && stillpoint-pthread grep --quiet stillpoint-pthread /proc/self/maps"
+inside "for test in \$(./locks); do ours=1 stillpoint-pthread ./locks \$test || exit; done"
+
 echo "-- stillpoint-lab"
 inside "stillpoint probe"
 inside "stillpoint demo --help >/dev/null && stillpoint-torture --help >/dev/null"
 inside "stillpoint-torture rcu --seconds 2 >log 2>&1 || { cat log; exit 1; }; tail -n 1 log"
 # One part of the claims. Whether they hold is not asked: the machine may be busy.
-inside "stillpoint claims --only read-no-membarrier >log 2>&1 || true; grep -E 'holds here|does not hold here|in doubt' log"
+inside "stillpoint claims --only read >log 2>&1 || true; grep -E 'holds here|does not hold here|in doubt' log"
 
 echo "-- removed"
-inside "dpkg --purge libstillpoint-dev libstillpoint0.2 stillpoint-lab stillpoint-urcu >log 2>&1 && ! ls -d /usr/lib/*/*stillpoint* /usr/bin/stillpoint* /usr/include/stillpoint* 2>/dev/null"
+inside "dpkg --purge libstillpoint-dev libstillpoint0.2 stillpoint-lab stillpoint-pthread stillpoint-urcu >log 2>&1 && ! ls -d /usr/lib/*/*stillpoint* /usr/bin/stillpoint* /usr/include/stillpoint* 2>/dev/null"
 echo "passed, $SECONDS s"

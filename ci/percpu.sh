@@ -28,7 +28,6 @@ for environment in UNUSED=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 STILLPOINT_PERCP
     env "$environment" STILLPOINT_TEST_CHILD=1 "${binary[faults_percpu]}" --nocapture \
         --exact faults_at_every_point_preserve_results 2>&1 | grep 'combinations'
 done
-"${binary[faults_percpu]}" --nocapture --exact tests_notice_unarmed_sections 2>&1 | grep '^a\|^w' || true
 
 echo "-- broken sections and steps"
 # Patches need a build each: see `ci/mutants.sh`.
@@ -104,7 +103,7 @@ done
 
 echo "-- a shared library is closed while threads use it"
 cargo build --workspace --example unloaded
-cargo test --workspace --quiet --test percpu_unload -- --include-ignored
+cargo test --package stillpoint --quiet --test percpu unload:: -- --include-ignored
 
 [[ ${1-} == all ]] || exit 0
 echo "-- across all crates"
@@ -113,11 +112,11 @@ CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
 
 echo "-- musl: the C library does not register threads"
 RUSTC_WORKSPACE_WRAPPER=$cfg_faults cargo test --package stillpoint --target x86_64-unknown-linux-musl \
-    --target-dir target/faults --quiet --test percpu --test percpu_memory --test percpu_allocator --test faults_percpu
+    --target-dir target/faults --quiet --test percpu --test memory --test allocator --test faults_percpu
 
 echo "-- aarch64: uninterrupted sections, and the fallback"
-# The emulator has no rseq and cannot start programs, so each test runs in its own process, not in a child. Now and then
-# the child of a fork hangs there, if other threads run: tests that fork run one after the other.
+# The emulator has no rseq and cannot start programs, so each test runs in its own process, not in a child. Now and
+# then the child of a fork hangs there, if other threads run: tests that fork run one after the other.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --lib percpu::rseq

@@ -1,8 +1,9 @@
-# Sourced by the checks that make packages of their own. Their crates are those of `Cargo.lock`, and of `ci/crates.txt`,
-# which lists the others: name, version, checksum.
+# Sourced by the checks that make packages of their own. Their crates are those of `Cargo.lock`, and of
+# `ci/crates.txt`, which lists the others: name, version, checksum.
 
-# pin FOLDER [CRATE]: makes the lock file of the package in the folder. Fails if the package needs a crate that is listed
-# nowhere; in `ci/compat.sh record` it lists the crate. CRATE, an old release, takes the place of those with its name.
+# pin FOLDER [CRATE]: makes the lock file of the package in the folder. Fails if the package needs a crate that is
+# listed nowhere; in `ci/compat.sh record` it lists the crate. CRATE, an old release, takes the place of those with
+# its name.
 pin() {
     local others metadata=(cargo metadata --quiet --format-version 1 --manifest-path "$1/Cargo.toml")
     { echo version = 4 && listed "${@:2}" | entries; } >"$1/Cargo.lock"

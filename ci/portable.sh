@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Systems other than 64-bit Linux. Their code passes the tests on Linux, by `--cfg stillpoint_portable`; the packages are
-# checked for other systems; and tests pass on Windows, as far as Wine is one (x86-64 only).
+# Systems other than 64-bit Linux. Their code passes the tests on Linux, by `--cfg stillpoint_portable`; the packages
+# are checked for other systems; and tests pass on Windows, as far as Wine is one (x86-64 only).
 #
 #   ci/portable.sh          runs what depends on the system in Wine: unit tests, fences, and threads that exit
 #   ci/portable.sh windows  runs all tests there that can run: two minutes more
@@ -64,7 +64,8 @@ else
 fi
 
 echo "-- torture of the portable code"
-# Without signals and forks, which it does not allow. `ci/torture.sh` shows that the same program detects broken steps.
+# Without signals and forks, which it does not allow. `ci/torture.sh` shows that the same program detects broken
+# steps.
 env RUSTFLAGS="--cfg stillpoint_portable" cargo run --locked --quiet --package stillpoint-torture --target-dir target/portable \
     -- all --seconds 16 >"$scratch/torture" 2>&1 || { status=$?; cat "$scratch/torture"; exit $status; } # 77: see .ci/run
 grep -E '^torture [a-z]+: passed' "$scratch/torture"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The probes of the feature `usdt` are those of the tables in docs/probes.md, each once, with as many arguments. Without
-# the feature there are none. (`ci/inlined.sh` compares the fast paths.) The scripts in tools/bpftrace use nothing else, and
-# find out why `examples/traced.rs` is slow.
+# The probes of the feature `usdt` are those of the tables in docs/probes.md, each once, with as many arguments.
+# Without the feature there are none. (`ci/inlined.sh` compares the fast paths.) The scripts in lab/bpftrace use
+# nothing else, and find out why `examples/traced.rs` is slow.
 #
 # Where bpftrace cannot run (it needs root, and a kernel with BPF and uprobes) the exit status is 77, after the other
 # checks. Half a minute after the builds.
@@ -48,7 +48,7 @@ for target in $([[ ${1-} != all ]] || echo aarch64-unknown-linux-gnu riscv64gc-u
 done
 
 echo "-- scripts"
-for script in tools/bpftrace/*.bt; do
+for script in lab/bpftrace/*.bt; do
     # Each clause, with the largest argN in it.
     awk '/^usdt:/ { sub(/.*stillpoint:/, ""); name = $1; most[name] += 0 }
         { line = $0; while (match(line, /arg[0-9]/)) { n = substr(line, RSTART + 3, 1) + 1; if (n > most[name]) most[name] = n; line = substr(line, RSTART + 4) } }
@@ -77,14 +77,14 @@ trace 20 bpftrace -c "$program 0" -e "usdt:$program:stillpoint:callback_batch_en
     unchecked
 grep -q '^@: [0-9]' "$scratch/log" || unchecked
 
-# finds SCRIPT PATTERN...: the last result that the script prints, the largest, has each pattern. A busy machine may need
-# more time.
+# finds SCRIPT PATTERN...: the last result that the script prints, the largest, has each pattern. A busy machine may
+# need more time.
 finds() {
     local script=$1 seconds pid pattern found
     for seconds in 3 6 12 24 48; do
         "$program" 600 >/dev/null &
         pid=$!
-        trace $seconds bpftrace -p $pid "tools/bpftrace/$script.bt" "$program" >"$scratch/log" 2>&1 || true
+        trace $seconds bpftrace -p $pid "lab/bpftrace/$script.bt" "$program" >"$scratch/log" 2>&1 || true
         kill $pid
         wait $pid || true
         # Each result, with its stack, is a line here; the largest of a map comes last.
@@ -97,7 +97,7 @@ finds() {
         [[ -z $found ]] || { echo "$script: $(printf '%s; ' "${@:2}")" && return; }
     done
     cat "$scratch/log" >&2
-    fail "tools/bpftrace/$script.bt does not find: ${*:2}"
+    fail "lab/bpftrace/$script.bt does not find: ${*:2}"
 }
 finds grace_periods 'longest_us[stillpoint::rcu::Global, reporter, .*traced::render_report'
 finds locks 'made_wait_us[.*, saver, .*traced::save_under_lock' 'waited_us[.*, request-[12]\]'

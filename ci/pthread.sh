@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks of the library that takes the place of the C library's locks (`pthread/`): it exports nothing else, and the tests
-# of pthread/tests pass with it and fail with a library that leaves out a wake-up.
+# Checks of the library that takes the place of the C library's locks (`dropins/pthread/`): it exports nothing else,
+# and the tests of dropins/pthread/tests pass with it and fail with a library that leaves out a wake-up.
 #
 #   ci/pthread.sh        these
-#   ci/pthread.sh glibc  and glibc's own tests (nightly; minutes); without Debian's source package NOT CHECKED (status 77)
+#   ci/pthread.sh glibc  and glibc's own tests (nightly; minutes); without Debian's source package NOT CHECKED (77)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -12,7 +12,7 @@ source ci/lib.sh
 command -v gcc >/dev/null || cannot "there is no gcc (ci/setup.sh installs it)"
 target=$PWD/target/pthread-checks
 mkdir -p "$target"
-pthread/install.sh "$target"
+dropins/pthread/install.sh "$target"
 library=$target/libstillpoint-pthread.so
 
 echo "-- exports"
@@ -34,7 +34,7 @@ missing=$(grep -xE '(__)?pthread_(mutex|cond|rwlock|spin)_[a-z]+' "$scratch/libc
 echo "passed    $(wc -l <"$scratch/exports") functions"
 
 echo "-- own tests"
-gcc -std=gnu11 -O2 -Wall -Wextra -Werror pthread/tests/api.c -o "$target/api" -pthread
+gcc -std=gnu11 -O2 -Wall -Wextra -Werror dropins/pthread/tests/api.c -o "$target/api" -pthread
 [[ $(env --ignore-environment MARK=1 LD_PRELOAD="$library" env | grep --count MARK) == 1 ]] || fail "the environment is lost"
 for test in $("$target/api"); do
     timeout 300 "$target/api" "$test" || fail "$test fails without the library"
@@ -44,7 +44,7 @@ done
 
 echo "-- without a wake-up"
 RUSTFLAGS="--cfg stillpoint_mutants" CARGO_PROFILE_URCU_LTO=off CARGO_PROFILE_URCU_OPT_LEVEL=1 \
-    CARGO_TARGET_DIR=$PWD/target/pthread-mutants pthread/install.sh "$target/mutants"
+    CARGO_TARGET_DIR=$PWD/target/pthread-mutants dropins/pthread/install.sh "$target/mutants"
 mutants=$target/mutants/libstillpoint-pthread.so
 # notices STEP TEST: the test, in which a thread sleeps before it is woken, fails without the step.
 notices() {
@@ -70,13 +70,13 @@ END
 [[ ${1-} == glibc ]] || exit 0
 echo "-- glibc's tests"
 status=0
-CARGO_TARGET_DIR=$target pthread/nptl.sh "$library" >"$scratch/nptl" 2>&1 || status=$?
+CARGO_TARGET_DIR=$target dropins/pthread/nptl.sh "$library" >"$scratch/nptl" 2>&1 || status=$?
 grep -v '^passed' "$scratch/nptl" || true
 ((status != 77)) || exit 77
 ((status == 0)) || fail "glibc's tests"
 
-# And one of glibc's: here no test can see whether the thread sleeps. At the signal of its own time limit it ends its child,
-# which is in a process group of its own.
+# And one of glibc's: here no test can see whether the thread sleeps. At the signal of its own time limit it ends its
+# child, which is in a process group of its own.
 for ((try = 0; ; try++)); do
     ((try < 20)) || fail "glibc's tst-cond10 passes without wake-ups"
     STILLPOINT_MUTANT=notified-not-woken LD_PRELOAD=$mutants timeout --signal=ALRM 10 "$target/nptl/built/tests/tst-cond10" >/dev/null 2>&1 || break

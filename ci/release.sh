@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a release needs and a machine can check: the packages that crates.io gets, in order, built from their files alone;
-# the documentation as docs.rs builds it; semver against the last release; one version everywhere.
+# What a release needs and a machine can check: the packages that crates.io gets, in order, built from their files
+# alone; the documentation as docs.rs builds it; semver against the last release; one version everywhere.
 #
 # `cargo publish --dry-run` is all that works without an account, and it asks the registry for the packages that a
 # package depends on. Those that are not published yet are taken from the files of this run.
@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 published=(stillpoint stillpoint-collections stillpoint-tokio) # in this order: each needs those before it
-folders=(stillpoint collections integrations/tokio)
+folders=(stillpoint collections bindings/tokio)
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 export CARGO_PROFILE_DEV_DEBUG=false
 
@@ -35,8 +35,8 @@ for name in "${published[@]}"; do
 done
 
 echo "-- docs.rs"
-# As docs.rs does: a nightly, `--cfg docsrs`, the features and targets of the metadata. Warnings are errors. The standard
-# library of other targets is built, because a nightly may lack it.
+# As docs.rs does: a nightly, `--cfg docsrs`, the features and targets of the metadata. Warnings are errors. The
+# standard library of other targets is built, because a nightly may lack it.
 host=$(rustc --version --verbose | sed -n 's/^host: //p')
 for index in "${!published[@]}"; do
     metadata=$(jq --arg name "${published[index]}" '.packages[] | select(.name == $name) | .metadata.docs.rs' "$scratch/metadata")

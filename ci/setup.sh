@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the other checks need and this machine lacks (Debian, Ubuntu; as root or with sudo; with rustup), in the
-# versions of `ci/versions.sh`. Prints all versions, because packages of Debian differ between releases.
+# Installs what the other checks need and this machine lacks (Debian, Ubuntu; as root or with sudo; with rustup), in
+# the versions of `ci/versions.sh`. Prints all versions, because packages of Debian differ between releases.
 #
 #   ci/setup.sh          for `.ci/run`
 #   ci/setup.sh release  also for `ci/packages.sh`, `ci/fuzz.sh` and `ci/cargo-mutants.sh`, before a release
@@ -10,11 +10,11 @@ source ci/versions.sh
 
 release=$([[ ${1-} != release ]] || echo release)
 
-# Prints the missing packages. liburcu is a peer of the benches, objcopy prepares it, and jq reads their reports. spin
-# explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers, and
-# counts instructions. wine and mingw are for Windows. The compilers, cmake and pkg-config are for the C and C++ interfaces.
-# strace counts system calls, bpftrace runs the scripts for probes, and python3 loads the libraries that take liburcu's
-# place, and has a linker for old C libraries.
+# Prints the missing packages. liburcu is a peer of the benches, objcopy prepares libraries for C, and jq reads reports.
+# spin explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers,
+# and counts instructions. wine and mingw are for Windows. The compilers, cmake and pkg-config are for the C and C++
+# interfaces. strace counts system calls, bpftrace runs the scripts for probes, and python3 loads the libraries that
+# take liburcu's place, and has a linker for old C libraries.
 missing() {
     local row
     # `COMMAND=PACKAGE`, or one name for both.
@@ -51,33 +51,41 @@ if ((${#packages[@]} > 0)); then
         "${packages[@]}" || echo "apt-get could not install everything" >&2
 fi
 
-# Each is left alone if it is there: rustup would replace even a toolchain of the same version.
+failed=0
+for package in $(missing); do echo "NOT INSTALLED: $package" >&2 && failed=1; done
+
+# ensure WHAT CHECK COMMAND...: runs the command unless the check succeeds, which it must then. What is there is left
+# alone: rustup would replace even a toolchain of the same version.
+ensure() {
+    local what=$1 check=$2
+    shift 2
+    $check && return
+    retry "$@" && $check && return
+    echo "NOT INSTALLED: $what" >&2
+    failed=1
+}
 has_toolchain() { rustc "+$1" --version >/dev/null 2>&1; }
 for toolchain in "$rust_stable" "$rust_oldest" "$rust_nightly"; do
-    has_toolchain "$toolchain" || retry rustup toolchain install "$toolchain" --profile minimal --no-self-update ||
-        echo "rustup could not install $toolchain" >&2
+    ensure "Rust $toolchain" "has_toolchain $toolchain" rustup toolchain install "$toolchain" --profile minimal --no-self-update
 done
 # The sanitizers need the source of the standard library, which is instrumented too; Miri as well.
 has_source() { [[ -d $(rustc "+$rust_nightly" --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library ]]; }
-has_source || retry rustup component add rust-src --toolchain "$rust_nightly" || echo "rustup could not add rust-src" >&2
+ensure "rust-src of $rust_nightly" has_source rustup component add rust-src --toolchain "$rust_nightly"
 has_miri() { cargo "+$rust_nightly" miri --version >/dev/null 2>&1; }
-has_miri || retry rustup component add miri --toolchain "$rust_nightly" || echo "rustup could not add miri" >&2
+ensure "Miri of $rust_nightly" has_miri rustup component add miri --toolchain "$rust_nightly"
 # The runtime of clang's sanitizers, of its version.
 has_clang_runtime() { [[ -f $(clang -print-resource-dir)/lib/linux/libclang_rt.asan-x86_64.a ]]; }
-has_clang_runtime || retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
-    "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" || echo "apt-get could not install clang's runtime" >&2
-
+ensure "clang's runtime" has_clang_runtime as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet \
+    --no-install-recommends "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
+has_component() { cargo "$1" --version >/dev/null 2>&1; }
 for component in fmt clippy; do
-    cargo "$component" --version >/dev/null 2>&1 || retry rustup component add "${component/fmt/rustfmt}" ||
-        echo "rustup could not add $component" >&2
+    ensure "cargo $component" "has_component $component" rustup component add "${component/fmt/rustfmt}"
 done
-
-targets=(x86_64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu
-    x86_64-unknown-freebsd x86_64-apple-darwin aarch64-apple-darwin aarch64-linux-android i686-unknown-linux-gnu
-    x86_64-pc-windows-gnu powerpc-unknown-linux-gnu)
 has_target() { [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; }
-for target in "${targets[@]}"; do
-    has_target "$target" || retry rustup target add "$target" || echo "rustup could not add $target" >&2
+for target in x86_64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu \
+    x86_64-unknown-freebsd x86_64-apple-darwin aarch64-apple-darwin aarch64-linux-android i686-unknown-linux-gnu \
+    x86_64-pc-windows-gnu powerpc-unknown-linux-gnu; do
+    ensure "the standard library for $target" "has_target $target" rustup target add "$target"
 done
 
 # Beside what the user may have installed.
@@ -85,28 +93,12 @@ tools=("cargo-public-api $cargo_public_api")
 [[ ! $release ]] || tools+=("cargo-fuzz $cargo_fuzz" "cargo-mutants $cargo_mutants")
 has_tool() { [[ $("target/tools/bin/$1" --version 2>/dev/null) == *" $2" ]]; }
 for tool in "${tools[@]}"; do
-    has_tool $tool || cargo install --quiet --debug --locked --root target/tools "${tool/ /@}" ||
-        echo "cargo could not install $tool" >&2
+    ensure "$tool" "has_tool $tool" cargo install --quiet --debug --locked --root target/tools "${tool/ /@}"
 done
 has_ziglang() { [[ $(target/tools/python/bin/pip show ziglang 2>/dev/null) == *"Version: $ziglang"$'\n'* ]]; }
-has_ziglang || { python3 -m venv target/tools/python && retry target/tools/python/bin/pip install --quiet "ziglang==$ziglang"; } ||
-    echo "pip could not install ziglang" >&2
-
-failed=0
-# present WHAT COMMAND...: the command succeeds.
-present() {
-    "${@:2}" && return
-    echo "NOT INSTALLED: $1" >&2
-    failed=1
-}
-for toolchain in "$rust_stable" "$rust_oldest" "$rust_nightly"; do present "Rust $toolchain" has_toolchain "$toolchain"; done
-for target in "${targets[@]}"; do present "the standard library for $target" has_target "$target"; done
-present "rust-src of $rust_nightly" has_source
-present "Miri of $rust_nightly" has_miri
-for tool in "${tools[@]}"; do present "$tool" has_tool $tool; done
-present "ziglang $ziglang" has_ziglang
-for package in $(missing); do present "$package" false; done
-for component in fmt clippy; do present "cargo $component" cargo "$component" --version; done
+has_python() { [[ -x target/tools/python/bin/pip ]]; }
+ensure "a Python environment" has_python python3 -m venv target/tools/python
+ensure "ziglang $ziglang" has_ziglang target/tools/python/bin/pip install --quiet "ziglang==$ziglang"
 
 echo "-- versions"
 rustc --version

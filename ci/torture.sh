@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the torture on each backend, for a minute in all. Then breaks one step at a time, and expects the torture to
-# detect each within some seconds, by a violation of the kind that is listed here: another one does not
+# Runs the torture on each backend, for a minute in all, and the floods. Then breaks one step at a time, and expects the
+# torture to detect each within some seconds, by a violation of the kind that is listed here: another one does not
 # count. Takes four minutes or less after the builds.
 #
-# Controls: after them, the same program with nothing broken must pass, for as long and as often as a broken step is tried;
-# and before them a library without fences must be detected. On a machine that is too busy for that, the exit status is 77:
-# not checked.
+# Controls: after them, the same program with nothing broken must pass, for as long and as often as a broken step is
+# tried; and before them a library without fences must be detected. On a machine that is too busy for that, the exit
+# status is 77: not checked.
 #
 # usage: ci/torture.sh [SECONDS [RUNS [PATTERN]]]   runs for SECONDS, and each broken step RUNS times (prints median,
 #        maximum); only the steps, written `MUTANT PART`, that match PATTERN. 0 SECONDS leave the first part out.
@@ -18,9 +18,9 @@ seconds=${1:-60} runs=${2:-1} pattern=${3:-.}
 limit=8 # seconds in which a broken step must be detected
 busy=50 # milliseconds: where threads wait for a CPU for longer, a step that was not detected proves nothing
 
-# Mutant, part, and the kinds of violation of which one must be seen: a grace period ends too `early`; a wait does not end
-# (`hang`), or the child of a fork does (`child`); callbacks are out of `order`; values are `lost`; two threads hold a lock
-# (`exclusion`); the program dies (`crash`). `NAME/N` leaves the step out once in N times.
+# Mutant, part, and the kinds of violation of which one must be seen: a grace period ends too `early`; a wait does not
+# end (`hang`), or the child of a fork does (`child`); callbacks are out of `order`; values are `lost`; two threads
+# hold a lock (`exclusion`); the program dies (`crash`). `NAME/N` leaves the step out once in N times.
 rows="no-wait rcu early
 no-fence rcu early
 no-fence-before-rescan rcu hang
@@ -45,13 +45,12 @@ wake-up-not-published srcu hang
 hazard-not-stored hazard early
 protection-not-checked hazard early
 protected-value-freed hazard early
-sign-not-checked percpu crash
+cpu-not-checked percpu crash
 not-armed percpu lost, crash
 stop-not-checked percpu lost, crash
 room-not-checked percpu lost, crash
 no-kick lock hang
 head-leaves-without-promoting lock hang
-unqueued-not-woken lock hang
 no-fence/100 rcu early
 sleepers-not-woken/10 rcu hang, child
 grace-period-unfenced/100 srcu early
@@ -61,8 +60,8 @@ readers-ignored/100000 rwlock exclusion
 sleeping-readers-not-woken/10 rwlock hang
 writer-not-woken/10 rwlock hang
 shut-without-fence rwlock exclusion
-entry-not-copied/100000 map lost"
-if unknown=$(comm -23 <(sed 's/[ /].*//' <<<"$rows" | sort -u) <(steps_in stillpoint/src collections/src urcu/core/src)) && [[ -n $unknown ]]; then
+pair-not-copied/100000 map lost"
+if unknown=$(comm -23 <(sed 's/[ /].*//' <<<"$rows" | sort -u) <(steps_in stillpoint/src collections/src dropins/liburcu/core/src)) && [[ -n $unknown ]]; then
     echo "the torture breaks steps that the source does not have: $unknown" >&2
     exit 1
 fi
@@ -79,8 +78,9 @@ RUSTFLAGS="--cfg stillpoint_mutants --cfg stillpoint_faults" cargo build --profi
 torture=target/torture/torture/torture
 log=$scratch/log
 
-# try MUTANT PART: runs the torture with a broken step. Sets `found` to the kind of the violation: `crash` if the program
-# was killed or panicked; `hang` if it had to be; empty if there was none, on a usage error, and if the run is not conclusive.
+# try MUTANT PART: runs the torture with a broken step. Sets `found` to the kind of the violation: `crash` if the
+# program was killed or panicked; `hang` if it had to be; empty if there was none, on a usage error, and if the run is
+# not conclusive.
 try() {
     local status=0 start=$EPOCHREALTIME
     # In a subshell, which writes the message about a crash to the log.
@@ -155,6 +155,8 @@ if [[ $seconds != 0 ]]; then
         77) not_conclusive "torture all" ;;
         *) exit 1 ;;
     esac
+    "$unbroken" flood --count 5000000 --stall-seconds 0.5
+    "$unbroken" hazard-flood --count 5000000 --writers 2
 fi
 if ((!controlled)); then
     not_conclusive "the control, a library without fences, was not detected; broken steps were not tried"

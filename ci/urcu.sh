@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # ci/urcu.sh: the libraries that take liburcu's place. They export what the installed ones export; programs that were
 # compiled with liburcu's headers run on them, in each way in which a program can be linked, and their readers see no
-# grace period that ends too early; programs of the distribution run on them unmodified. A library without grace periods
-# is noticed by each oracle. Of these programs only Knot, unless the argument is `programs`. `ci/urcu.sh install DIR` builds the libraries into DIR. LIB=DIR checks libraries that are
-# built already; the installed ones too, but for what only ours promise (LIB=stock).
+# grace period that ends too early; programs of the distribution run on them unmodified. A library without grace
+# periods is noticed by each oracle. Of these programs only Knot, unless the argument is
+# `programs`. LIB=DIR checks libraries that are built already; the installed ones too, but for what only ours promise
+# (LIB=stock).
 set -euo pipefail
-if [[ ${1-} == install ]]; then exec "$(dirname "$0")/../urcu/install.sh" "${@:2}"; fi
 cd "$(dirname "$0")/.."
 # Daemons of root get folders of their own.
 if ((EUID == 0)) && [[ ! ${IN_NAMESPACE-} ]] && unshare --mount true 2>/dev/null; then
@@ -38,7 +38,7 @@ case ${LIB-} in
         mkdir -p "$lib"
         ln -sf "$stock"/liburcu*.so.8 "$lib/"
         ;;
-    '') lib=$target/lib && urcu/install.sh "$lib" ;;
+    '') lib=$target/lib && dropins/liburcu/install.sh "$lib" ;;
     *) lib=$LIB ;;
 esac
 ours=$([[ ${LIB-} == stock ]] || echo yes)
@@ -91,12 +91,12 @@ for flavor in "" -memb -mb -qsbr -bp; do
 done
 
 echo "-- the test programs"
-flags=(-std=gnu11 -O2 -Wall -Wextra -Werror -Iurcu/tests)
+flags=(-std=gnu11 -O2 -Wall -Wextra -Werror)
 flavors=(memb mb qsbr bp)
 compile() {
     local source=$1 output=$2
     shift 2
-    gcc "${flags[@]}" "urcu/tests/$source.c" -o "$bin/$output" "$@" -pthread -ldl
+    gcc "${flags[@]}" "dropins/liburcu/tests/$source.c" -o "$bin/$output" "$@" -pthread -ldl
 }
 build_flavor() {
     local flavor=$1 kind program define=() libraries=()
@@ -219,6 +219,15 @@ if [[ $ours ]]; then
 fi
 
 if [[ $ours ]]; then
+    echo "-- registrations beside a writer in a loop"
+    for flavor in "${flavors[@]}"; do
+        for i in {1..9}; do
+            for folder in "$stock" "$lib"; do LD_LIBRARY_PATH=$folder "$bin/beside-$flavor" 100 1e6 registered; done
+        done | awk 'NR % 2 { theirs = $1; next } { print $1 / theirs }' | sort -g | sed -n 5p >"$scratch/ratio"
+        printf 'measured  %-44s %.2fx of liburcu\n' "registrations, $flavor" "$(<"$scratch/ratio")"
+        awk '{ exit !($1 >= 0.6) }' "$scratch/ratio" || fail "to register takes too long"
+    done
+
     echo "-- memory in a flood"
     # peak FOLDER: the largest resident memory of a program with two threads that queue callbacks without a pause.
     peak() { LD_LIBRARY_PATH=$1 "$bin/flood-$flavor" 2 500 | cut --delimiter=' ' --fields=1; }
@@ -258,14 +267,14 @@ else
 fi
 
 echo "-- programs of the distribution"
-source urcu/tests/clients.sh
+source dropins/liburcu/tests/clients.sh
 # The lists of packages may be missing, or too old.
 update_packages() {
     if ((EUID == 0)); then apt-get update --quiet; else sudo apt-get update --quiet; fi >"$scratch/apt" 2>&1
 }
 get_clients || { update_packages && get_clients; } ||
     { cat "$scratch/apt" >&2; cannot "the packages of the clients cannot be downloaded"; }
-printf '%s\n' "$client"/debs/{knot,xfsprogs,lttng-tools,gdnsd,glusterfs-server}_*.deb | sed 's|.*/||'
+printf '%s\n' "$client"/debs/{knot,xfsprogs,lttng-tools,gdnsd,glusterfs-server,multipath-tools,nfs-ganesha}_*.deb | sed 's|.*/||'
 check_client knot
 if [[ ${1-} != programs ]]; then
     echo "passed, $SECONDS s"
@@ -275,9 +284,9 @@ fi
 for name in xfs gdnsd; do check_client "$name"; done
 if get_next; then check_client bind; else unchecked "BIND 9.20 cannot be downloaded"; fi
 if [[ ${IN_NAMESPACE-} ]] && private_folders; then
-    for name in lttng gluster; do check_client "$name"; done
+    for name in lttng gluster multipath ganesha; do check_client "$name"; done
 else
-    unchecked "lttng and glusterd need root, and mount namespaces"
+    unchecked "lttng, glusterd, multipathd and ganesha need root, and mount namespaces"
 fi
 echo "passed, $SECONDS s"
 [[ ! $is_incomplete ]] || exit 77

@@ -1,8 +1,8 @@
 # The versions of the tools that the checks use. Sourced by each script, so that no check depends on what is newest on
 # the day. `ci/setup.sh` installs them.
 #
-# Crates are pinned by `Cargo.lock` and `ci/crates.txt`. Packages of Debian are those of the release that is installed,
-# because its archive keeps only one version of each; `ci/setup.sh` prints them.
+# Crates are pinned by `Cargo.lock` and `ci/crates.txt`. Packages of Debian are those of the release that is
+# installed, because its archive keeps only one version of each; `ci/setup.sh` prints them.
 
 # Rust: what builds and tests, and the oldest that builds all but the lab.
 rust_stable=1.95.0

@@ -5,12 +5,9 @@ use std::env;
 use std::mem;
 use std::process::ExitCode;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 use std::thread;
 
-use stillpoint::lock::Mutex;
-use stillpoint::percpu::Pool;
 use stillpoint::rcu::Rcu;
 use stillpoint::{fence, rcu};
 
@@ -18,13 +15,8 @@ use stillpoint::{fence, rcu};
 type Program = fn(bool);
 
 /// The programs by the name of the step.
-const STEPS: [(&str, Program); 5] = [
-    ("grace-period", free_under_a_reader),
-    ("release", end_a_section),
-    ("lock", add_under_a_lock),
-    ("free", retire_values),
-    ("ownership", hand_a_box_over),
-];
+const STEPS: [(&str, Program); 3] =
+    [("grace-period", free_under_a_reader), ("release", end_a_section), ("free", retire_values)];
 
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
@@ -114,26 +106,6 @@ fn end_a_section(releases: bool) {
     });
 }
 
-/// Threads increment a word: all of them under the lock, or all but one.
-fn add_under_a_lock(locks: bool) {
-    let (word, lock) = (Word(UnsafeCell::new(0)), Mutex::new(()));
-    thread::scope(|scope| {
-        let adders: Vec<_> = (0..4)
-            .map(|thread| {
-                let (word, lock) = (&word, &lock);
-                scope.spawn(move || {
-                    for _ in 0..1000 {
-                        let _guard = (locks || thread != 0).then(|| lock.lock());
-                        // SAFETY: under the lock. In one thread without it: the error to report.
-                        unsafe { word.add() };
-                    }
-                })
-            })
-            .collect();
-        adders.into_iter().for_each(|adder| drop(adder.join()));
-    });
-}
-
 /// Values are replaced and retired: all are freed, or all but one.
 fn retire_values(frees: bool) {
     let cell = Rcu::new(vec![1_u64; 100]);
@@ -147,25 +119,4 @@ fn retire_values(frees: bool) {
         rcu::retire(Box::new(number));
     }
     rcu::barrier();
-}
-
-/// A pool passes a box from one thread to another, which frees it. The first thread keeps a pointer, and reads through
-/// it before it hands the box over, or afterwards.
-fn hand_a_box_over(before: bool) {
-    let pool = Arc::new(Pool::new(4));
-    let value = Box::new(7_u64);
-    let kept = ptr::from_ref(&*value);
-    let read = || {
-        // SAFETY: the box has not been handed over. Afterwards: the error to report.
-        unsafe { kept.read_volatile() };
-    };
-    if before {
-        read();
-    }
-    assert!(pool.push(value).is_ok());
-    let other = Arc::clone(&pool);
-    let _ = thread::spawn(move || drop(other.pop())).join();
-    if !before {
-        read();
-    }
 }

@@ -1,9 +1,9 @@
 //! Sessions of an asynchronous server: a task finds its session in a map, and keeps the reference across `.await`.
 //!
 //! With a map behind locks that would deadlock: a task that sleeps with the reference holds the lock of a part of the
-//! map, and the next task that changes that part blocks its thread, and with it the tasks that the first one waits for.
-//! Here a reference keeps a section of an [`srcu::Domain`] open. Other tasks change the map, even the entry itself; its
-//! memory is freed when the guard is gone.
+//! map, and the next task that changes that part blocks its thread, and with it the tasks that the first one waits
+//! for. Here a reference keeps a section of an [`srcu::Domain`] open. Other tasks change the map, even the entry
+//! itself; its memory is freed when the guard is gone.
 //!
 //! ```sh
 //! cargo run -p stillpoint-collections --example sessions

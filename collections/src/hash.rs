@@ -2,14 +2,14 @@
 
 use core::hash::{BuildHasher, Hash};
 
-/// Found by search. With it, the multiples of any power of two, as hashes, spread nearly as evenly over tables of 2^5 to
-/// 2^16 buckets as random hashes do.
+/// Found by search. With it, the multiples of any power of two, as hashes, spread nearly as evenly over tables of 2^5
+/// to 2^16 buckets as random hashes do.
 const FACTOR: u64 = 0xF1F6_9150_9FCA_FD2F;
 
 /// Returns the hash of a key, each of whose bits depends on all of the hasher's.
 ///
-/// Maps take bits from it for different purposes: the lowest number buckets and stripes, the highest are the tag of an
-/// entry. So a hasher may leave some of its bits as they are, such as those of aligned addresses.
+/// Maps take bits from it for different purposes: the lowest number buckets, the highest are the tag of an entry. So
+/// a hasher may leave some of its bits as they are, such as those of aligned addresses.
 #[inline(always)]
 pub fn hash_of(hasher: &impl BuildHasher, key: &(impl Hash + ?Sized)) -> u64 {
     mix(hasher.hash_one(key))

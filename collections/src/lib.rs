@@ -3,7 +3,8 @@
 //! Concurrent collections on the read-copy update of [`stillpoint`].
 //!
 //! [`HashMap`] is for tables that many threads read and some change. The [`hash_map`] module says how it works.
-//! [`CopyMap`] is one of numbers and other plain pairs, which lookups copy: it takes less time and memory.
+//! [`CopyMap`] is one of numbers and other plain pairs, which lookups copy: it takes less time and memory. [`Family`]
+//! keeps the series of a metric by their labels.
 //!
 //! ```
 //! use stillpoint::rcu;
@@ -22,15 +23,13 @@
 //! ```
 
 #[cfg(not(loom))]
-mod bucket;
+mod attempts;
 #[cfg(not(loom))]
-mod chain;
-#[cfg(not(loom))]
-#[cfg_attr(any(stillpoint_portable, not(target_os = "linux")), path = "portable_clock.rs")]
-mod clock;
 pub mod copy_map;
 #[cfg(not(loom))]
-mod exclusive;
+mod family;
+#[cfg(not(loom))]
+mod free_list;
 #[cfg(not(loom))]
 mod hash;
 #[cfg(not(loom))]
@@ -39,48 +38,28 @@ pub mod hash_map;
 pub mod hash_set;
 #[cfg(not(loom))]
 mod memory;
-#[cfg(not(loom))]
-mod overflow;
-#[cfg(not(loom))]
-mod recycled;
-#[cfg(not(loom))]
-mod spot;
-#[cfg(not(loom))]
-mod stripes;
+#[cfg(all(feature = "serde", not(loom)))]
+mod serde;
 #[cfg(not(loom))]
 mod sync;
 #[cfg(not(loom))]
 mod table;
 #[cfg(not(loom))]
-mod walk;
-#[cfg(not(loom))]
-mod writer;
+mod turn;
 
 #[cfg(not(loom))]
 pub use copy_map::CopyMap;
+#[cfg(not(loom))]
+pub use family::Family;
 #[cfg(not(loom))]
 pub use hash_map::HashMap;
 #[cfg(not(loom))]
 pub use hash_set::HashSet;
 
-// The algorithm, for the models in `tests/loom_hash_map.rs`.
-#[cfg(loom)]
-pub mod bucket;
-#[cfg(loom)]
-mod chain;
+// The algorithm, for the models in `tests/loom_maps/`.
 #[cfg(loom)]
 pub mod model;
-#[cfg(loom)]
-pub mod overflow;
-#[cfg(loom)]
-pub mod spot;
-#[cfg(loom)]
-mod stripes;
 #[cfg(loom)]
 pub mod sync;
 #[cfg(loom)]
 pub mod table;
-#[cfg(loom)]
-pub mod walk;
-#[cfg(loom)]
-pub mod writer;

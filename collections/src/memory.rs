@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use core::slice;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 
 #[cfg_attr(any(stillpoint_portable, not(target_os = "linux")), path = "memory/not_mapped.rs")]
 mod mapped;
@@ -45,7 +45,8 @@ impl<T> Zeroed<T> {
         Ok(Self { items, len })
     }
 
-    /// Allows huge pages in large memory, which has none before: an item may then wait until one is filled with zeros.
+    /// Allows huge pages in large memory, which has none before: an item may then wait until one is filled with
+    /// zeros.
     pub fn allow_huge_pages(&self) {
         if let Some(layout) = Self::layout(self.len).filter(|layout| Self::is_mapped(*layout)) {
             // SAFETY: mapped in `new`.
@@ -86,6 +87,23 @@ pub fn prefetch<T>(value: *const T) {
     // Elsewhere the loads of several lookups still overlap, as far as the processor looks ahead.
     #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
     let _ = value;
+}
+
+/// [`Box::new`].
+///
+/// # Errors
+///
+/// If there is no memory.
+pub fn try_box<T>(value: T) -> Result<Box<T>, NoMemory> {
+    const { assert!(size_of::<T>() > 0) };
+    let layout = Layout::new::<T>();
+    // SAFETY: it has a size.
+    let place = NonNull::new(unsafe { alloc(layout) }.cast::<T>()).ok_or(NoMemory(Some(layout)))?;
+    // SAFETY: allocated above, with the layout of `T`.
+    unsafe {
+        place.write(value);
+        Ok(Box::from_raw(place.as_ptr()))
+    }
 }
 
 /// There is no memory of a layout, or none is that large.

@@ -27,6 +27,11 @@ impl Domain for Model {
 #[derive(Clone, Copy)]
 pub struct DeferOptions;
 
+/// `memory::try_box`.
+pub fn try_box<T>(value: T) -> Result<Box<T>, NoMemory> {
+    Ok(Box::new(value))
+}
+
 /// `memory::NoMemory`: models have memory.
 #[derive(Debug)]
 pub enum NoMemory {}
@@ -83,6 +88,13 @@ impl<T, D: Domain> Atomic<T, D> {
     }
 
     pub fn load<'g>(&self, _section: &'g D::Section) -> Shared<'g, T> {
+        Self::shared(self.pointer.load())
+    }
+
+    /// # Safety
+    ///
+    /// As `rcu::Atomic::load_unprotected`.
+    pub unsafe fn load_unprotected<'a>(&self) -> Shared<'a, T> {
         Self::shared(self.pointer.load())
     }
 
@@ -158,14 +170,12 @@ impl Counter<isize> {
 /// `lock::Mutex`.
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 
-pub type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
-
 impl<T> Mutex<T> {
     pub fn new(value: T) -> Self {
         Self(loom::sync::Mutex::new(value))
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
         self.0.lock().unwrap()
     }
 }

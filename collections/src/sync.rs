@@ -5,16 +5,14 @@ pub use core::sync::atomic::{AtomicU64, AtomicUsize};
 #[cfg(not(loom))]
 pub use stillpoint::Domain;
 #[cfg(not(loom))]
-pub use stillpoint::lock::{Mutex, MutexGuard};
+pub use stillpoint::lock::Mutex;
 #[cfg(not(loom))]
 pub use stillpoint::percpu::Counter;
 #[cfg(not(loom))]
 pub use stillpoint::rcu::{Atomic, DeferOptions, Owned, Shared};
 
 #[cfg(loom)]
-pub use crate::model::{
-    Atomic, AtomicU64, AtomicUsize, Counter, DeferOptions, Domain, Mutex, MutexGuard, Owned, Shared,
-};
+pub use crate::model::{Atomic, AtomicU64, AtomicUsize, Counter, DeferOptions, Domain, Mutex, Owned, Shared};
 
 pub use core::sync::atomic::Ordering;
 

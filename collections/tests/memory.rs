@@ -1,4 +1,5 @@
-//! Buckets that a chain does not need any more are used in others, all are freed with the map, and replaced tables count.
+//! Buckets that a chain does not need any more are used in others, all are freed with the map, and replaced tables
+//! count.
 #![cfg(not(loom))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,6 +19,8 @@ use hashers::Masked;
 struct Watched;
 
 static LIVE: AtomicIsize = AtomicIsize::new(0);
+/// All bytes.
+static BYTES: AtomicIsize = AtomicIsize::new(0);
 
 /// The alignment of a bucket.
 const BUCKET: usize = 64;
@@ -25,6 +28,7 @@ const BUCKET: usize = 64;
 // SAFETY: the system's allocator.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.fetch_add(layout.size() as isize, Relaxed);
         if layout.align() == BUCKET {
             LIVE.fetch_add(1, Relaxed);
         }
@@ -33,6 +37,7 @@ unsafe impl GlobalAlloc for Watched {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size() as isize, Relaxed);
         if layout.align() == BUCKET {
             LIVE.fetch_sub(1, Relaxed);
         }
@@ -73,7 +78,7 @@ fn chained_buckets_are_used_again_and_freed_with_the_map() {
     let _alone = ALONE.lock();
     // All keys are in the same bucket, most with tags of their own.
     let hasher = Masked(0xFF << 56);
-    let map = HashMap::with_hasher(hasher);
+    let map = HashMap::with_capacity_and_hasher(64, hasher);
     check(&map, |map, key, is_there| {
         let guard = rcu::enter();
         _ = if is_there { map.insert(key, key, &guard) } else { map.remove(&key, &guard) };
@@ -81,11 +86,26 @@ fn chained_buckets_are_used_again_and_freed_with_the_map() {
     drop(map);
     rcu::barrier();
     assert_eq!(LIVE.load(Relaxed), 0, "buckets of a map that was dropped");
-    let map = CopyMap::with_hasher(hasher);
+    let map = CopyMap::with_capacity_and_hasher(64, hasher);
     check(&map, |map, key, is_there| _ = if is_there { map.insert(key, key) } else { map.remove(&key) });
     drop(map);
     rcu::barrier();
     assert_eq!(LIVE.load(Relaxed), 0, "buckets of a map that was dropped");
+}
+
+#[test]
+fn map_of_one_entry_takes_less_than_a_kilobyte() {
+    let _alone = ALONE.lock();
+    // The first map of the process allocates more.
+    let taken = [0, 1].map(|_| {
+        let (map, copies) = (HashMap::new(), CopyMap::new());
+        let before = BYTES.load(Relaxed);
+        map.insert(1_u64, 1_u64, &rcu::enter());
+        let between = BYTES.load(Relaxed);
+        copies.insert(1_u64, 1_u64);
+        [between - before, BYTES.load(Relaxed) - between]
+    });
+    assert!(taken[1].iter().all(|&bytes| bytes < 1000), "{taken:?}");
 }
 
 /// While a reader is inside, so that the table waits.

@@ -35,17 +35,19 @@ fn guard_of_another_domain_is_refused_at_the_call() {
     refused!(part, map.insert(1, 2, &guard));
     refused!(part, map.replace(1, 2, &guard));
     refused!(part, map.try_insert(1, 2, &guard));
-    refused!(part, map.get_or_insert(1, 2, &guard));
-    refused!(part, map.update_or_insert(1, |_| 2, 2, &guard));
-    refused!(part, map.update_or_insert_with(1, |_| 2, || 2, &guard));
+    refused!(part, map.try_insert_with(1, || 2, &guard));
+    refused!(part, map.get_or_insert(&1, 2, &guard));
+    refused!(part, map.update_or_insert(&1, |_| 2, 2, &guard));
+    refused!(part, map.update_or_insert_with(&1, |_| 2, || 2, &guard));
     refused!(part, map.remove_if(&1, |_, _| true, &guard));
     refused!(part, map.try_reserve(1, &guard));
-    refused!(part, map.get_or_insert_with(1, || 2, &guard));
-    refused!(part, map.update(1, |_| 2, &guard));
-    refused!(part, map.modify(1, |value| *value = 2, &guard));
-    refused!(part, map.compute(1, |_| Operation::<_, ()>::Remove, &guard));
+    refused!(part, map.get_or_insert_with(&1, || 2, &guard));
+    refused!(part, map.update(&1, |_| 2, &guard));
+    refused!(part, map.modify(&1, |value| *value = 2, &guard));
+    refused!(part, map.compute(&1, |_| Operation::<_, ()>::Remove, &guard));
     refused!(part, map.remove(&1, &guard));
     refused!(part, map.remove_entry(&1, &guard));
+    refused!(part, map.take(&1, &guard));
     refused!(part, map.retain(|_, _| false, &guard));
     refused!(part, map.clear(&guard));
     refused!(part, map.reserve(1, &guard));
@@ -84,16 +86,19 @@ fn closure_that_defeats_its_operation_is_refused_at_the_call() {
         map.insert(1, 0, &guard);
         1
     };
-    let remove = || Operation::<_, ()>::Insert(replace());
+    let insert = || Operation::<_, ()>::Insert(replace());
+    let remove = || (replace(), Operation::<_, ()>::Remove).1;
     let pinned = map.pin();
     let part = "its own key again and again";
-    refused!(part, map.update(1, |_| replace(), &guard));
-    refused!(part, map.modify(1, |value| *value = replace(), &guard));
-    refused!(part, map.compute(1, |_| remove(), &guard));
-    refused!(part, map.update_or_insert(1, |_| replace(), 0, &guard));
+    refused!(part, map.update(&1, |_| replace(), &guard));
+    refused!(part, map.modify(&1, |value| *value = replace(), &guard));
+    refused!(part, map.compute(&1, |_| insert(), &guard));
+    refused!(part, map.compute(&1, |_| remove(), &guard));
+    refused!(part, map.update_or_insert(&1, |_| replace(), 0, &guard));
     refused!(part, map.remove_if(&1, |_, _| replace() == 1, &guard));
     refused!(part, map.retain(|_, _| replace() == 0, &guard));
-    refused!(part, pinned.update(1, |_| replace()));
+    refused!(part, pinned.update(&1, |_| replace()));
+    assert_eq!(map.get(&1, &guard), Some(&0));
 }
 
 #[test]

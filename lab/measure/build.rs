@@ -8,17 +8,10 @@ fn main() {
 
 #[cfg(feature = "liburcu")]
 mod liburcu {
-    use std::env;
-    use std::path::{Path, PathBuf};
-    use std::process::Command;
-
-    /// liburcu is linked statically, from a copy whose `syscall` references are renamed to a counting function of
-    /// `peers/liburcu.c`. The linker's `--wrap=syscall` would count the calls of the Rust standard library too.
-    const COUNTED: &str = "--redefine-sym=syscall=lab_urcu_syscall";
+    use std::path::PathBuf;
 
     pub(super) fn build() {
         println!("cargo:rerun-if-changed=peers/liburcu.c");
-        let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
 
         // Not position independent in the sense of a shared library, so that thread-local variables cost readers one
         // instruction, as in any program that links liburcu.
@@ -31,23 +24,13 @@ mod liburcu {
             .extra_warnings(true)
             .compile("lab_urcu");
 
-        println!("cargo:rustc-link-search=native={}", out.display());
-        for flavor in ["memb", "qsbr"] {
-            let original = find(&format!("liburcu-{flavor}.a"));
-            let objcopy = env::var_os("OBJCOPY").unwrap_or_else(|| "objcopy".into());
-            let status = Command::new(&objcopy)
-                .arg(COUNTED)
-                .arg(&original)
-                .arg(out.join(format!("liburcu_{flavor}_counted.a")))
-                .status()
-                .unwrap_or_else(|error| panic!("cannot run {objcopy:?} (package binutils): {error}"));
-            assert!(status.success(), "{objcopy:?} could not rewrite {}", original.display());
-            println!("cargo:rustc-link-lib=static=urcu_{flavor}_counted");
+        // Statically, so that the library is optimized as programs have it.
+        for library in ["urcu-memb", "urcu-qsbr", "urcu-common"] {
+            let found = find(&format!("lib{library}.a"));
+            let folder = found.parent().expect("an absolute path of a file");
+            println!("cargo:rustc-link-search=native={}", folder.display());
+            println!("cargo:rustc-link-lib=static={library}");
         }
-        println!("cargo:rustc-link-lib=static=urcu-cds");
-        let common = find("liburcu-common.a");
-        println!("cargo:rustc-link-search=native={}", common.parent().unwrap_or(Path::new("/")).display());
-        println!("cargo:rustc-link-lib=static=urcu-common");
     }
 
     /// Asks the C compiler where a library of the distribution is.

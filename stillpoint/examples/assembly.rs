@@ -1,6 +1,7 @@
 //! The fast paths, each in a function of its own, for a look at their assembly: see `docs/assembly.md`.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stillpoint::fence;
 use stillpoint::lock::{Mutex, RwLock};
@@ -31,21 +32,21 @@ fn repin_and_load(number: &Rcu<u64>, guard: &mut Guard) -> u64 {
     *number.load(guard)
 }
 
-/// A link, and the node behind it.
+/// Loading a link, and reading the node behind it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn load_node(link: &Atomic<u64>, guard: &Guard) -> u64 {
     link.load(guard).as_ref().map_or(0, |node| *node)
 }
 
-/// A QSBR read.
+/// A read by QSBR: no section begins, as the thread reports when it holds no reference.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn qsbr_load(number: &Rcu<u64, qsbr::Global>, thread: &Handle) -> u64 {
     *number.load(thread)
 }
 
-/// A QSBR report.
+/// The report.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn qsbr_report(thread: &mut Handle) {
@@ -62,8 +63,7 @@ fn retire_one(value: Box<u64>) {
 /// The frequent side of the process-wide fence, between a store and a load.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn light_fence(ours: &std::sync::atomic::AtomicU64, theirs: &std::sync::atomic::AtomicU64) -> u64 {
-    use std::sync::atomic::Ordering::Relaxed;
+fn light_fence(ours: &AtomicU64, theirs: &AtomicU64) -> u64 {
     ours.store(1, Relaxed);
     fence::light();
     theirs.load(Relaxed)
@@ -98,7 +98,8 @@ fn read_lock(number: &RwLock<u64>) -> u64 {
 }
 
 fn main() {
-    // First, while there is one thread: `ci/percpu.sh` steps through the second add in a debugger.
+    // First, while there is one thread: `ci/percpu.sh` steps through the second add in a debugger. (The first one
+    // allocates.)
     let counter = Counter::new();
     count(black_box(&counter));
     count(black_box(&counter));

@@ -1,11 +1,11 @@
 //! A list whose readers use hazard pointers alone.
 //!
-//! A search keeps two nodes, the one in front and the current one, each by a `Protected`. It moves on by exchanging the two,
-//! and returns them as a position: no node of a position is freed while it exists, and no other node waits for it. So a
-//! reader may stay anywhere in the list, for any time.
+//! A search keeps two nodes, the one in front and the current one, each by a `Protected`. It moves on by exchanging
+//! the two, and returns them as a position: no node of a position is freed while it exists, and no other node waits
+//! for it. So a reader may stay anywhere in the list, for any time.
 //!
-//! The algorithm is that of M. M. Michael, *Hazard pointers: safe memory reclamation for lock-free objects* (2004). In the
-//! example `long_traversals`, short reads use sections, in which each step is cheaper.
+//! The algorithm is that of M. M. Michael, *Hazard pointers: safe memory reclamation for lock-free objects* (2004).
+//! In the example `long_traversals`, short reads use sections, in which each step is cheaper.
 //!
 //! ```sh
 //! cargo run --release -p stillpoint --example hazard_list # checks each key, and how much waits to be freed
@@ -15,7 +15,8 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
 
-use stillpoint::hazard::{self, Global, Protected};
+use stillpoint::Domain as _;
+use stillpoint::hazard::{Global, Protected};
 use stillpoint::rcu::{Atomic, DeferOptions, Owned, Shared};
 
 /// Keys that stay; writers insert and remove the odd ones between.
@@ -34,7 +35,7 @@ struct Node {
 
 /// A set of keys, in ascending order.
 #[derive(Default)]
-struct List {
+pub(crate) struct List {
     head: Link,
 }
 
@@ -90,7 +91,7 @@ impl List {
     }
 
     /// Inserts a key. Returns `false` if the list has it.
-    fn insert(&self, key: u64) -> bool {
+    pub(crate) fn insert(&self, key: u64) -> bool {
         let mut node = Owned::new(Node { key, next: Atomic::null() });
         loop {
             let position = self.find(key);
@@ -106,7 +107,7 @@ impl List {
     }
 
     /// Removes a key. Returns `false` if the list does not have it.
-    fn remove(&self, key: u64) -> bool {
+    pub(crate) fn remove(&self, key: u64) -> bool {
         loop {
             let position = self.find(key);
             let current = position.current.get();
@@ -123,8 +124,9 @@ impl List {
         }
     }
 
-    /// Calls `f`, which may take any time, with each key that is there all the time, and maybe with others. They ascend.
-    fn for_each(&self, mut f: impl FnMut(u64)) {
+    /// Calls `f`, which may take any time, with each key that is there all the time, and maybe with others. They
+    /// ascend.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(u64)) {
         let Position { mut previous, mut current, .. } = self.find(0);
         while let Some(&Node { key, .. }) = current.get().as_ref() {
             f(key);
@@ -137,13 +139,13 @@ impl List {
     }
 }
 
-/// Changes `link` from `current` to `next`, and retires `current`, which is removed. Returns `false` if the link is another
-/// one by now.
+/// Changes `link` from `current` to `next`, and retires `current`, which is removed. Returns `false` if the link is
+/// another one by now.
 fn unlink(link: &Link, current: Shared<'_, Node>, next: Shared<'_, Node>) -> bool {
     let unlinked = link.try_store(current, next);
-    // SAFETY: the only link to the node in the list is gone, and the node does not return. Searches follow no link of a node
-    // that is removed.
-    unlinked.map(|node| unsafe { hazard::retire_shared(node, DeferOptions::new()) }).is_ok()
+    // SAFETY: the only link to the node in the list is gone, and the node does not return. Searches follow no link of
+    // a node that is removed.
+    unlinked.map(|node| unsafe { Global.retire_shared(node, DeferOptions::new()) }).is_ok()
 }
 
 impl Drop for List {
@@ -156,6 +158,7 @@ impl Drop for List {
     }
 }
 
+#[cfg(not(loom))]
 fn main() {
     let list = List::default();
     (0..KEYS).rev().for_each(|key| assert!(list.insert(2 * key)));
@@ -192,8 +195,8 @@ fn main() {
         done.store(true, Relaxed);
         reader.join().unwrap()
     });
-    hazard::barrier();
-    let kept = hazard::stats().protected;
+    Global.barrier();
+    let kept = Global.stats().protected;
     println!(
         "{traversals} traversals beside {} changes; {kept} node waits for the reader that stalls",
         2 * CHANGES
@@ -201,6 +204,6 @@ fn main() {
     assert_eq!(kept, 1, "it keeps the removed node where it is, and no other");
     assert_eq!(stalled.current.get().as_ref().map(|node| node.key), Some(KEYS + 1));
     drop(stalled);
-    hazard::barrier();
-    assert_eq!(hazard::stats().protected, 0, "all removed nodes have been freed");
+    Global.barrier();
+    assert_eq!(Global.stats().protected, 0, "all removed nodes have been freed");
 }

@@ -1,7 +1,7 @@
 //! Configuration that is changed while threads use it.
 //!
-//! A service reads its settings for every request, and one thread checks whether the file has changed. An invalid file
-//! is refused, and the old settings stay.
+//! A service reads its settings for every request, and one thread checks whether the file has changed. An invalid
+//! file is refused, and the old settings stay.
 //!
 //! ```sh
 //! cargo run -p stillpoint --example hot_reload              # edits a temporary file, and checks what the threads see

@@ -1,9 +1,9 @@
 //! A list with short reads, and with readers that take their time.
 //!
-//! Short operations run in a read-side critical section, in which following a link is a plain load. A reader that visits the
-//! whole list, and does something slow with each key, must not: all that is retired in the meantime would wait for it. It
-//! keeps the node where it stands by a hazard pointer, ends the section, and continues from that node in the next one. So
-//! memory stays bounded, and no writer is throttled, although some reader is always on its way.
+//! Short operations run in a read-side critical section, in which following a link is a plain load. A reader that
+//! visits the whole list, and does something slow with each key, must not: all that is retired in the meantime would
+//! wait for it. It keeps the node where it stands by a hazard pointer, ends the section, and continues from that node
+//! in the next one. So memory stays bounded, and no writer is throttled, although some reader is always on its way.
 //!
 //! The list is that of the example `sorted_list`, after T. L. Harris (2001) and M. M. Michael (2002).
 //!
@@ -16,7 +16,8 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread;
 
-use stillpoint::hazard::{self, Global, HazardPointer};
+use stillpoint::Domain as _;
+use stillpoint::hazard::{Global, HazardPointer};
 use stillpoint::rcu::{Atomic, DeferOptions, Guard, Owned, Shared};
 
 /// Keys that stay; writers insert and remove the odd ones between.
@@ -43,7 +44,8 @@ struct List {
 }
 
 impl List {
-    /// Returns the link before the first key that is not less than `key`, and that node. Unlinks removed nodes before it.
+    /// Returns the link before the first key that is not less than `key`, and that node. Unlinks removed nodes before
+    /// it.
     fn find<'g>(&'g self, key: u64, section: &'g Section) -> (&'g Link, Shared<'g, Node>) {
         'search: loop {
             let mut link = &self.head;
@@ -66,7 +68,7 @@ impl List {
     }
 
     fn contains(&self, key: u64) -> bool {
-        let section = hazard::enter();
+        let section = Global::enter();
         let mut current = self.head.load(&section);
         while let Some(node) = current.as_ref() {
             let next = node.next.load(&section);
@@ -82,7 +84,7 @@ impl List {
     fn insert(&self, key: u64) -> bool {
         let mut node = Owned::new(Node { key, next: Atomic::null() });
         loop {
-            let section = hazard::enter();
+            let section = Global::enter();
             let (link, current) = self.find(key, &section);
             if current.as_ref().is_some_and(|found| found.key == key) {
                 return false;
@@ -96,7 +98,7 @@ impl List {
     }
 
     fn remove(&self, key: u64) -> bool {
-        let section = hazard::enter();
+        let section = Global::enter();
         loop {
             let (link, current) = self.find(key, &section);
             let Some(node) = current.as_ref().filter(|node| node.key == key) else { return false };
@@ -111,18 +113,19 @@ impl List {
         }
     }
 
-    /// Calls `f`, which may take any time, with each key that is there all the time, and maybe with others. They ascend.
+    /// Calls `f`, which may take any time, with each key that is there all the time, and maybe with others. They
+    /// ascend.
     fn for_each_slowly(&self, mut f: impl FnMut(u64)) {
         let mut pointer = HazardPointer::new();
         // The last node that was visited, which `pointer` protects.
         let mut last: Shared<'_, Node> = Shared::null();
         let mut keys = Vec::with_capacity(STRIDE);
         loop {
-            let section = hazard::enter();
+            let section = Global::enter();
             let mut current = match last.as_ref() {
                 None => self.head.load(&section),
-                // A link without the tag: the node was in the list in this section, and so was the next one. Behind a node
-                // that was removed, nodes may have been freed: its key says where to continue.
+                // A link without the tag: the node was in the list in this section, and so was the next one. Behind a
+                // node that was removed, nodes may have been freed: its key says where to continue.
                 Some(node) => match node.next.load(&section) {
                     next if next.tag() != REMOVED => next,
                     _ => self.find(node.key + 1, &section).1,
@@ -147,12 +150,12 @@ impl List {
     }
 }
 
-/// Changes `link` from `current` to `next`, and retires `current`, which is removed. Returns `false` if the link is another
-/// one by now.
+/// Changes `link` from `current` to `next`, and retires `current`, which is removed. Returns `false` if the link is
+/// another one by now.
 fn unlink(link: &Link, current: Shared<'_, Node>, next: Shared<'_, Node>) -> bool {
     let unlinked = link.try_store(current, next);
     // SAFETY: the only link to the node in the list is gone, and the node does not return.
-    unlinked.map(|node| unsafe { hazard::retire_shared(node, DeferOptions::new()) }).is_ok()
+    unlinked.map(|node| unsafe { Global.retire_shared(node, DeferOptions::new()) }).is_ok()
 }
 
 impl Drop for List {
@@ -195,19 +198,19 @@ fn main() {
                 let key = 2 * (number * 31 % (KEYS / 20)) + 1;
                 assert!(list.insert(key) && list.remove(key));
                 if number % 1000 == 0 {
-                    most.fetch_max(hazard::stats().queued, Relaxed);
+                    most.fetch_max(Global.stats().queued, Relaxed);
                 }
             }
         });
         writer.join().unwrap();
         stop.store(true, Relaxed);
     });
-    hazard::barrier();
+    Global.barrier();
     println!(
         "{} traversals beside {CHANGES} changes and {} short reads; {} nodes waited at most",
         traversals.load(Relaxed),
         reads.load(Relaxed),
         most.load(Relaxed),
     );
-    assert_eq!(hazard::stats().queued, 0, "all removed nodes have been freed");
+    assert_eq!(Global.stats().queued, 0, "all removed nodes have been freed");
 }

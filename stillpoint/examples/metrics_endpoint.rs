@@ -1,7 +1,7 @@
 //! A service that measures every request, and reports over HTTP in the format of Prometheus.
 //!
-//! Each request adds to counters and to a histogram of its CPU, without a locked instruction. A request for `/metrics`
-//! pays for the summation.
+//! Each request adds to counters and to a histogram of its CPU, without a locked instruction. A request for
+//! `/metrics` pays for the summation.
 //!
 //! ```sh
 //! cargo run -p stillpoint --example metrics_endpoint                    # queries itself, and checks the answer

@@ -4,8 +4,8 @@
 //! that no node is inserted behind it, and then unlinks the node. Threads that meet a marked node unlink it too. The
 //! thread that has unlinked a node retires it, and the library frees it when no section uses it any more.
 //!
-//! The algorithm is that of T. L. Harris, *A pragmatic implementation of non-blocking linked-lists* (2001), in the form
-//! of M. M. Michael, *High performance dynamic lock-free hash tables and list-based sets* (2002).
+//! The algorithm is that of T. L. Harris, *A pragmatic implementation of non-blocking linked-lists* (2001), in the
+//! form of M. M. Michael, *High performance dynamic lock-free hash tables and list-based sets* (2002).
 //!
 //! ```sh
 //! cargo run --release -p stillpoint --example sorted_list # checks each key and each node
@@ -35,7 +35,7 @@ struct Node<K> {
 }
 
 /// A set of keys, in ascending order.
-struct SortedList<K> {
+pub(crate) struct SortedList<K> {
     head: Link<K>,
 }
 
@@ -49,12 +49,12 @@ struct Position<'g, K> {
 
 impl<K: Ord + Send + Sync + 'static> SortedList<K> {
     /// Creates an empty list.
-    const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { head: Atomic::null() }
     }
 
     /// Inserts a key. Returns `false` if the list has it.
-    fn insert(&self, key: K) -> bool {
+    pub(crate) fn insert(&self, key: K) -> bool {
         let guard = rcu::enter();
         let mut node = Owned::new(Node { key, next: Atomic::null() });
         loop {
@@ -71,7 +71,7 @@ impl<K: Ord + Send + Sync + 'static> SortedList<K> {
     }
 
     /// Removes a key. Returns `false` if the list does not have it.
-    fn remove(&self, key: &K) -> bool {
+    pub(crate) fn remove(&self, key: &K) -> bool {
         let guard = rcu::enter();
         loop {
             let Position { link, current, is_found } = self.find(key, &guard);
@@ -89,7 +89,7 @@ impl<K: Ord + Send + Sync + 'static> SortedList<K> {
     }
 
     /// Returns `true` if the list has the key. Changes nothing, and never starts over.
-    fn contains(&self, key: &K) -> bool {
+    pub(crate) fn contains(&self, key: &K) -> bool {
         let guard = rcu::enter();
         let mut current = self.head.load(&guard);
         while let Some(node) = current.as_ref() {
@@ -149,8 +149,8 @@ fn unlink<K: Send + Sync + 'static>(
 ) -> bool {
     let is_unlinked = link.compare_exchange(current, next, guard).is_ok();
     if is_unlinked {
-        // SAFETY: the only link to the node in the list is gone. Threads insert only nodes of their own, and unlink in
-        // favour of a successor that is linked, so the node does not return.
+        // SAFETY: the only link to the node in the list is gone. Threads insert only nodes of their own, and unlink
+        // in favour of a successor that is linked, so the node does not return.
         unsafe { rcu::retire_shared(current, DeferOptions::new().run_on_retiring_thread()) };
     }
     is_unlinked
@@ -185,6 +185,7 @@ impl Drop for Key {
     }
 }
 
+#[cfg(not(loom))]
 fn main() {
     let list = SortedList::new();
     // How often each key was inserted and not removed.

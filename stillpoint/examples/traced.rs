@@ -1,5 +1,5 @@
-//! A program that is slow in three ways, for the scripts in `tools/bpftrace`, which find out why: sections that are held
-//! for long, a lock that is held for long, and a slow destructor. See `docs/probes.md`.
+//! A program that is slow in three ways, for the scripts in `lab/bpftrace`, which find out why: sections that are
+//! held for long, a lock that is held for long, and a slow destructor. See `docs/probes.md`.
 //!
 //! `cargo run -p stillpoint --example traced --features usdt [SECONDS]`
 

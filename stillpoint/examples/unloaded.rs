@@ -1,4 +1,4 @@
-//! A shared library that uses all parts of the crate. `tests/percpu_unload.rs` loads, uses and closes it.
+//! A shared library that uses all parts of the crate. `tests/percpu/unload.rs` loads, uses and closes it.
 
 use stillpoint::lock::Mutex;
 use stillpoint::percpu::{Counter, Pool};

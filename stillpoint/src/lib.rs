@@ -2,8 +2,8 @@
 
 //! Scalable synchronization, made for Linux user space.
 //!
-//! For programs in which many threads read and few write. Readers pay next to nothing: instead of a fence in each read,
-//! a writer makes all running threads execute one, by `membarrier(2)`. Per-CPU data uses restartable sequences
+//! For programs in which many threads read and few write. Readers pay next to nothing: instead of a fence in each
+//! read, a writer makes all running threads execute one, by `membarrier(2)`. Per-CPU data uses restartable sequences
 //! (`rseq(2)`), and waiting threads sleep in `futex(2)`. The API is safe, except for data structures that link their
 //! own nodes.
 //!
@@ -41,7 +41,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `tracing` | events with the target `stillpoint` for [tracing](https://docs.rs/tracing): each grace period at level `TRACE`, or `DEBUG` if readers delayed it; each [stall report](rcu#stalls) at level `WARN`, in place of a line on standard error |
+//! | `tracing` | each [stall report](rcu#stalls) is an event for [tracing](https://docs.rs/tracing), in place of a line on standard error: its target is `stillpoint`, its level `WARN`, and its fields are `domain`, `number` (of the grace period within its domain) and `waited` |
 //! | `metrics` | the module `metrics`: the statistics, for recorders of [metrics](https://docs.rs/metrics) |
 //! | `statistics-page` | the module `statistics_page`: statistics in memory that the command `stillpoint top PID` reads from another process, on 64-bit Linux |
 //! | `usdt` | static probes for bpftrace, perf and gdb, on slow paths: grace periods, callbacks, throttling, locks (`docs/probes.md`) |
@@ -49,14 +49,6 @@
 //! | `lock`, `percpu`, `srcu` | the modules of these names |
 //! | `lock_api_05` | [`lock::RawMutex`], [`lock::RawRwLock`] and [`lock::Condvar`] for `lock_api` 0.5 as well, which needs Rust 1.95 |
 //! | `send_guard` | guards of [`lock::Mutex`] may be sent to other threads |
-//!
-//! Events have the fields `domain` and `number` (of the grace period within its domain), and `took`, or for a stall
-//! `waited`.
-//!
-//! Readers never pay for events. One of the threads that wait for a grace period runs it for all, and calls the
-//! subscriber when the grace period has ended and the others have been released. The subscriber may do whatever is
-//! allowed in that thread at that point. If it waits for grace periods itself, these emit no events. Without a
-//! subscriber a grace period takes a few nanoseconds longer.
 //!
 //! # Platforms
 //!
@@ -70,12 +62,12 @@
 //!
 //! On other systems there is no rseq, and threads wait in queues of `parking_lot_core`. Windows for x86 has a
 //! process-wide fence (`FlushProcessWriteBuffers`); elsewhere readers execute full fences. The child of a `fork` may
-//! only `exec` or `_exit` there, signal handlers may not use the library, a global allocator may use [`percpu`] only, and
-//! a shared library that contains this crate must not be unloaded.
+//! only `exec` or `_exit` there, signal handlers may not use the library, a global allocator may use [`percpu`] only,
+//! and a shared library that contains this crate must not be unloaded.
 //!
-//! On Linux, a shared library that contains this crate stays mapped until the process ends: `dlclose(3)` returns, but unmaps
-//! nothing (`RTLD_NODELETE`). Threads that used the crate run its code when they exit, an idle worker sleeps in it, and
-//! the kernel may still read the descriptor of an rseq critical section.
+//! On Linux, a shared library that contains this crate stays mapped until the process ends: `dlclose(3)` returns, but
+//! unmaps nothing (`RTLD_NODELETE`). Threads that used the crate run its code when they exit, an idle worker sleeps
+//! in it, and the kernel may still read the descriptor of an rseq critical section.
 
 // A part that is left out leaves what only it uses.
 #![cfg_attr(
@@ -132,12 +124,12 @@ mod sync;
 mod sys;
 
 #[cfg(all(target_has_atomic = "64", not(loom)))]
-pub use domain::api::{Domain, EnterSection, TakeBack};
+pub use domain::api::{Domain, EnterSection};
 #[cfg(target_has_atomic = "64")]
 #[doc(hidden)]
 pub use sync::mutant;
 
-/// For the packages in `urcu/`, without a stable interface.
+/// For the packages in `dropins/liburcu/`, without a stable interface.
 #[cfg(all(target_has_atomic = "64", feature = "_urcu", not(any(loom, stillpoint_portable))))]
 #[doc(hidden)]
 pub mod urcu {
@@ -147,7 +139,8 @@ pub mod urcu {
     pub use crate::grace_period::stall::StallDetector;
     pub use crate::sync::ForkSafe;
     pub use crate::sync::native::{
-        AtomicPtr, AtomicU32, AtomicU64, Futex32, Mutex, MutexGuard, budget, fence, now, spin_loop,
+        AtomicPtr, AtomicU32, AtomicU64, Futex32, Mutex, MutexGuard, budget, fence, has_normal_policy, now,
+        outnumber_cpus, spin_loop, yield_now,
     };
     pub use crate::sys::{futex_wait, futex_wake};
 }
@@ -165,15 +158,15 @@ pub mod percpu {
     pub mod count;
     #[path = "loom.rs"]
     pub mod cpu_counters;
-    pub mod free_words;
-    pub mod used;
     #[path = "loom_words.rs"]
     pub mod words;
 }
 #[cfg(loom)]
-pub mod rcu {
-    pub mod published_ptr;
-}
+#[path = "hazard/loom.rs"]
+pub mod hazard;
+#[cfg(loom)]
+#[path = "rcu/loom.rs"]
+pub mod rcu;
 #[cfg(loom)]
 pub mod readers;
 #[cfg(loom)]
@@ -186,6 +179,8 @@ pub mod srcu {
 }
 #[cfg(loom)]
 pub mod pointer;
+#[cfg(loom)]
+pub use rcu::Domain;
 #[cfg(loom)]
 pub mod sync;
 

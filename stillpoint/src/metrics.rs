@@ -39,15 +39,15 @@ use crate::{arc, fence, hazard, qsbr, rcu};
 
 /// Sets the metrics of the process.
 ///
-/// That is, of the domains `rcu`, `qsbr`, `hazard` and `arc` (of [`ArcCell`](crate::arc::ArcCell)s), and of the fence.
-/// Chooses the backend of the fence if none has been chosen.
+/// That is, of the domains `rcu`, `qsbr`, `hazard` and `arc` (of [`ArcCell`](crate::arc::ArcCell)s), and of the
+/// fence. Chooses the backend of the fence if none has been chosen.
 #[doc(alias = "prometheus")]
 pub fn export() {
     let stats = rcu::stats();
     export_domain("rcu", &stats);
     export_domain("qsbr", &qsbr::Global.stats());
-    export_domain("hazard", &hazard::stats());
-    export_domain("arc", &arc::stats());
+    export_domain("hazard", &hazard::Global.stats());
+    export_domain("arc", &arc::domain().stats());
     counter!("stillpoint_panics_total").absolute(stats.panics);
     counter!("stillpoint_fences_total").absolute(fence::calls());
 }

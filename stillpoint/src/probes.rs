@@ -1,9 +1,9 @@
 //! Static probes (USDT), for tracers such as bpftrace, perf and gdb: the feature `usdt`. `docs/probes.md` lists them.
 //!
-//! A probe is a `nop`, and a note in the program's file that says where it is and where its arguments are. Each is in a
-//! function of its own, so that a program has it once, whatever is inlined and for how many types. Without the feature
-//! there is nothing, and arguments are not evaluated. Probes fire on slow paths only, and never inside an rseq critical
-//! section.
+//! A probe is a `nop`, and a note in the program's file that says where it is and where its arguments are. Each is in
+//! a function of its own, so that a program has it once, whatever is inlined and for how many types. Without the
+//! feature there is nothing, and arguments are not evaluated. Probes fire on slow paths only, and never inside an
+//! rseq critical section.
 
 use core::marker::PhantomData;
 

@@ -5,19 +5,13 @@
     allow(dead_code, unused_imports, reason = "tests of what only Linux has are left out")
 )]
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::time::{Duration, Instant};
-use std::{hint, mem, ptr, thread};
+use std::hint;
 
-use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
-use support::backends;
-use support::child;
-use support::deadline::deadline;
-#[cfg(not(stillpoint_portable))]
-use support::fork;
+use support::prelude::*;
 use support::store_buffer::StoreBuffer;
-use support::time_limit::{TIME_LIMIT, repetitions};
+#[cfg(not(stillpoint_portable))]
+use support::{fork, signals};
 
 const ROUNDS: usize = 20_000;
 /// For how long two threads meet. Beside other load a meeting may take as long as the scheduler's turns.
@@ -74,6 +68,26 @@ fn light_and_heavy_never_both_miss() {
     assert!(!both_miss([fence::light, fence::heavy]));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn heavy_quiet_counts_as_a_call_and_says_whether_it_is_quiet() {
+    alone!(on each backend);
+    let before = fence::calls();
+    let is_quiet = fence::heavy_quiet();
+    assert_eq!(fence::calls(), before + 1);
+    if fence::backend() == Backend::SeqCst {
+        assert!(is_quiet);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn light_and_heavy_quiet_never_both_miss() {
+    alone!(on each backend);
+    let quiet = || _ = fence::heavy_quiet();
+    assert!(!both_miss([fence::light, quiet]));
+}
+
 #[test]
 fn heavy_and_heavy_never_both_miss() {
     assert!(!both_miss([fence::heavy, fence::heavy]));
@@ -99,15 +113,11 @@ fn without_fences_both_miss() {
 
 #[test]
 fn heavy_may_be_called_concurrently() {
-    const CALLERS: u64 = 8;
+    const CALLERS: usize = 8;
     let (_running, calls) = (deadline(), repetitions(1000) as u64);
     let before = fence::calls();
-    thread::scope(|scope| {
-        for _ in 0..CALLERS {
-            scope.spawn(|| (0..calls).for_each(|_| fence::heavy()));
-        }
-    });
-    assert!(fence::calls() >= before + CALLERS * calls);
+    in_threads(CALLERS, |_| (0..calls).for_each(|_| fence::heavy()));
+    assert!(fence::calls() >= before + CALLERS as u64 * calls);
 }
 
 #[test]
@@ -165,20 +175,23 @@ fn unknown_backend_falls_back_with_a_reason() {
 
 #[test]
 fn first_reader_chooses_the_backend() {
-    if child::variant().is_none() {
-        let test = first_reader_chooses_the_backend;
-        return child::run(test, "", None);
-    }
+    alone!();
     drop(stillpoint::rcu::enter());
     assert_fences();
 }
 
 #[cfg(not(stillpoint_portable))]
 #[test]
+fn signal_handlers_may_call_heavy() {
+    alone!(on each backend);
+    let prepare = || _ = fence::init();
+    signals::interrupt(fence::heavy, prepare, |_| fence::heavy(), |_| fence::heavy(), || true);
+}
+
+#[cfg(not(stillpoint_portable))]
+#[test]
 fn forked_child_can_fence() {
-    if !on_each_backend(forked_child_can_fence) {
-        return;
-    }
+    alone!(on each backend);
     drop(stillpoint::rcu::enter());
     fork::in_child(|| {
         // Repeated, because a missing fence seldom shows.
@@ -186,63 +199,6 @@ fn forked_child_can_fence() {
         assert_fences();
     });
     assert_fences();
-}
-
-/// Threads of the C library that end in unusual ways.
-#[cfg(target_os = "linux")]
-mod ends {
-    use std::ffi::c_void;
-    use std::sync::atomic::{AtomicU32, Ordering::*};
-    use std::{mem, ptr};
-
-    /// A stack larger than those that the C library keeps of threads that have ended.
-    const STACK: usize = 256 << 20;
-
-    /// Runs `body` in a thread whose memory is unmapped when it has ended, and waits for that.
-    pub fn unmapped_thread(body: extern "C" fn(*mut c_void) -> *mut c_void) {
-        // SAFETY: attributes are plain data, initialized before use; all places outlive the calls.
-        unsafe {
-            let mut attributes = mem::zeroed();
-            assert_eq!(libc::pthread_attr_init(&mut attributes), 0);
-            assert_eq!(libc::pthread_attr_setstacksize(&mut attributes, STACK), 0);
-            let mut thread = mem::zeroed();
-            assert_eq!(libc::pthread_create(&mut thread, &attributes, body, ptr::null_mut()), 0);
-            assert_eq!(libc::pthread_join(thread, ptr::null_mut()), 0);
-        }
-    }
-
-    static KEYS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
-
-    /// Makes the key `index`.
-    pub fn make_key(index: usize, destructor: unsafe extern "C" fn(*mut c_void)) {
-        let mut key = 0;
-        // SAFETY: the place outlives the call.
-        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(destructor)) }, 0);
-        KEYS[index].store(key, Relaxed);
-    }
-
-    /// Has the destructor of the key run with `value` when the calling thread ends.
-    pub fn arm_key(index: usize, value: usize) {
-        let key = KEYS[index].load(Relaxed);
-        // SAFETY: the key exists; its destructor takes the value for a number.
-        assert_eq!(unsafe { libc::pthread_setspecific(key, ptr::without_provenance(value)) }, 0);
-    }
-
-    /// A destructor that uses the library in every round. Its value is the key's index plus 1.
-    pub unsafe extern "C" fn use_all_each_time(value: *mut c_void) {
-        super::use_all();
-        arm_key(value.addr() - 1, value.addr());
-    }
-
-    /// A destructor of key 0 that uses the library in the last round. Its value is the number of the round.
-    pub unsafe extern "C" fn use_all_last(round: *mut c_void) {
-        // `PTHREAD_DESTRUCTOR_ITERATIONS`.
-        if round.addr() == 4 {
-            super::use_all();
-        } else {
-            arm_key(0, round.addr() + 1);
-        }
-    }
 }
 
 /// Registers the thread as a reader, and defers a callback.
@@ -253,75 +209,10 @@ fn use_all() {
     drop(stillpoint::qsbr::register());
 }
 
-/// Runs the test in a process of its own for each backend. Returns `true` in such a process.
-fn on_each_backend<T: Fn() + Copy>(test: T) -> bool {
-    if child::variant().is_none() {
-        for backend in backends!() {
-            child::run(test, backend, Some(backend));
-        }
-        return false;
-    }
-    true
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn destructors_that_use_everything_leave_nothing() {
-    if !on_each_backend(destructors_that_use_everything_leave_nothing) {
-        return;
-    }
-    let _running = deadline();
-    // One key comes before those of the library, and one after.
-    ends::make_key(0, ends::use_all_each_time);
-    use_all();
-    ends::make_key(1, ends::use_all_each_time);
-    let readers = || [stillpoint::rcu::stats().readers, stillpoint::qsbr::Global.stats().readers];
-    extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
-        use_all();
-        ends::arm_key(0, 1);
-        ends::arm_key(1, 2);
-        ptr::null_mut()
-    }
-    ends::unmapped_thread(body);
-    stillpoint::rcu::barrier();
-    let before = readers();
-    for _ in 0..100 {
-        ends::unmapped_thread(body);
-        fence::heavy();
-    }
-    stillpoint::rcu::barrier();
-    stillpoint::qsbr::synchronize();
-    assert_eq!(readers(), before);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn first_use_in_the_last_destructor_blocks_nothing() {
-    if !on_each_backend(first_use_in_the_last_destructor_blocks_nothing) {
-        return;
-    }
-    let _running = deadline();
-    use_all();
-    ends::make_key(0, ends::use_all_last);
-    extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
-        ends::arm_key(0, 1);
-        ptr::null_mut()
-    }
-    for _ in 0..100 {
-        ends::unmapped_thread(body);
-        fence::heavy();
-    }
-    stillpoint::rcu::barrier();
-    stillpoint::qsbr::synchronize();
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn thread_that_skips_destructors_blocks_nothing() {
-    if !on_each_backend(thread_that_skips_destructors_blocks_nothing) {
-        return;
-    }
-    let _running = deadline();
+    alone!(on each backend);
     static REGISTERED: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
         use_all();
@@ -336,9 +227,7 @@ fn thread_that_skips_destructors_blocks_nothing() {
             let mut thread = mem::zeroed();
             assert_eq!(libc::pthread_create(&mut thread, ptr::null(), body, ptr::null_mut()), 0);
         }
-        while REGISTERED.load(Acquire) != round {
-            thread::yield_now();
-        }
+        until(|| REGISTERED.load(Acquire) == round);
         // The thread may be about to end.
         fence::heavy();
     }

@@ -2,15 +2,10 @@
 #![cfg(all(not(loom), feature = "section-locations"))]
 
 use std::panic::Location;
-use std::sync::mpsc::channel;
 use std::sync::{Mutex, Once};
-use std::thread;
-use std::time::Duration;
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{self, Guard, Rcu, RcuDomain, Stall, StaticDomain};
-use stillpoint::srcu;
-use support::deadline::deadline;
+use stillpoint::rcu::{Guard, Stall, StaticDomain};
+use support::prelude::*;
 
 static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
 
@@ -33,7 +28,7 @@ fn stall(wanted: impl Fn(&Stall) -> bool) -> Stall {
 }
 
 /// Returns the stall of `D` while another thread waits for the guard that `enter` returns.
-fn stall_of<D: RcuDomain, G>(enter: impl FnOnce() -> G + Send) -> Stall {
+fn stall_of<D: StaticDomain, G>(enter: impl FnOnce() -> G + Send) -> Stall {
     record_stalls();
     STALLS.lock().expect("no panic").retain(|stall| stall.domain() != <D as StaticDomain>::name());
     let (entered, enters) = channel();
@@ -62,8 +57,7 @@ fn assert_begun_at(stall: &Stall, line: u32) {
 
 #[test]
 fn stall_report_names_the_open_section() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let value = &Rcu::new_in(1, Own);
     let earlier = || {
         // Neither where the thread registered, nor an earlier section.
@@ -86,8 +80,7 @@ fn stall_report_names_the_open_section() {
 
 #[test]
 fn stall_report_names_the_outermost_section() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let begin = line!() + 2;
     let stall = stall_of::<Own, _>(|| {
         let outer = Own::enter();
@@ -101,8 +94,7 @@ fn stall_report_names_the_outermost_section() {
 
 #[test]
 fn stall_report_names_sections_of_the_slow_path() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let begin = line!() + 4;
     let stall = stall_of::<Own, Guard<Own>>(|| {
         Own::register();

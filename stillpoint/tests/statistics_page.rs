@@ -1,10 +1,9 @@
-//! With the feature `statistics-page`, other processes can read statistics. `lab/measure/tests/top.rs` reads them with
-//! `stillpoint top`; here the process reads its own.
+//! With the feature `statistics-page`, other processes can read statistics. `lab/measure/tests/top.rs` reads them
+//! with `stillpoint top`; here the process reads its own.
 #![cfg(all(not(loom), feature = "statistics-page"))]
 
-use std::time::Duration;
-
 use stillpoint::statistics_page;
+use support::prelude::*;
 
 const INTERVAL: Duration = Duration::from_millis(10);
 
@@ -26,8 +25,6 @@ mod linux {
 
     use stillpoint::Domain as _;
     use stillpoint::srcu::Domain;
-    use support::child::is_alone;
-    use support::deadline::deadline;
     use support::fork;
     use support::until::until;
 
@@ -67,11 +64,8 @@ mod linux {
     }
 
     #[test]
-    fn samples_follow_one_another_at_an_interval_that_can_be_changed() {
-        if !is_alone(samples_follow_one_another_at_an_interval_that_can_be_changed) {
-            return;
-        }
-        let _running = deadline();
+    fn samples_follow_at_an_interval_that_can_be_changed() {
+        alone!();
         // The first sample is there at once.
         statistics_page::publish(Duration::MAX).expect("a page");
         let (first, text) = sample();
@@ -85,10 +79,7 @@ mod linux {
 
     #[test]
     fn page_does_not_choose_the_fence() {
-        if !is_alone(page_does_not_choose_the_fence) {
-            return;
-        }
-        let _running = deadline();
+        alone!();
         statistics_page::publish(INTERVAL).expect("a page");
         assert!(sample().1.contains("\"fence\":null"));
         let chosen = format!("\"fence\":{{\"backend\":\"{}\",", stillpoint::fence::init().backend());
@@ -98,10 +89,7 @@ mod linux {
     /// Where sections began, and what happens in locks, if that is recorded.
     #[test]
     fn page_has_what_other_features_record() {
-        if !is_alone(page_has_what_other_features_record) {
-            return;
-        }
-        let _running = deadline();
+        alone!();
         let domain = Domain::new();
         let guard = domain.enter();
         domain.call(|| ());
@@ -116,9 +104,7 @@ mod linux {
 
     #[test]
     fn file_cannot_be_shrunk_or_grown() {
-        if !is_alone(file_cannot_be_shrunk_or_grown) {
-            return;
-        }
+        alone!();
         statistics_page::publish(INTERVAL).expect("a page");
         let page = fs::OpenOptions::new().write(true).open(&pages()[0]).expect("the page");
         let size = page.metadata().expect("its size").len();
@@ -132,9 +118,7 @@ mod linux {
     fn small_limit_of_files_is_an_error() {
         use rustix::process::{Resource, Rlimit, setrlimit};
 
-        if !is_alone(small_limit_of_files_is_an_error) {
-            return;
-        }
+        alone!();
         setrlimit(Resource::Fsize, Rlimit { current: Some(4096), maximum: None }).expect("a lower limit");
         let error = statistics_page::publish(INTERVAL).expect_err("the page is larger");
         assert_eq!((error.raw_os_error(), threads(), pages().len()), (Some(libc::EFBIG), 0, 0));
@@ -143,10 +127,7 @@ mod linux {
     /// Domains are made, used and freed while each sample looks at them.
     #[test]
     fn domains_come_and_go_while_samples_are_taken() {
-        if !is_alone(domains_come_and_go_while_samples_are_taken) {
-            return;
-        }
-        let _running = deadline();
+        alone!();
         statistics_page::publish(INTERVAL).expect("a page");
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -171,10 +152,7 @@ mod linux {
 
     #[test]
     fn page_lists_the_domains_in_which_most_waits() {
-        if !is_alone(page_lists_the_domains_in_which_most_waits) {
-            return;
-        }
-        let _running = deadline();
+        alone!();
         let domains: Vec<_> = (0..300).map(|_| Domain::new()).collect();
         domains.iter().for_each(Domain::prepare);
         let full = &domains[200];
@@ -195,10 +173,7 @@ mod linux {
     /// What is shown as the time of a callback is that of one, not of all that ran before it.
     #[test]
     fn worker_is_said_to_run_since_the_last_long_callback() {
-        if !is_alone(worker_is_said_to_run_since_the_last_long_callback) {
-            return;
-        }
-        let _running = deadline();
+        alone!();
         statistics_page::publish(INTERVAL).expect("a page");
         let domain = Domain::new();
         let guard = domain.enter();
@@ -235,10 +210,7 @@ mod linux {
 
     #[test]
     fn page_keeps_the_domain_with_most_callbacks() {
-        if !is_alone(page_keeps_the_domain_with_most_callbacks) {
-            return;
-        }
-        let _running = deadline();
+        alone!();
         let domains: Vec<_> = (0..80).map(|_| Domain::new()).collect();
         let (last, others) = domains.split_last().expect("domains");
         let guards: Vec<_> = domains.iter().map(Domain::enter).collect();

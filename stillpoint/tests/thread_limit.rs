@@ -4,18 +4,10 @@
 
 use std::ffi::{c_int, c_void};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
-use std::{mem, thread};
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::GracePeriod;
-use support::child;
-use support::deadline::deadline;
-use support::until::until;
+use support::futures::waker;
+use support::owner::section_elsewhere;
+use support::prelude::*;
 
 static IS_DENIED: AtomicBool = AtomicBool::new(false);
 static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
@@ -87,21 +79,9 @@ fn block_worker() -> Sender<()> {
     release
 }
 
-/// Calls its function.
-struct Calls<F>(F);
-
-impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
-    fn wake(self: Arc<Self>) {
-        self.0();
-    }
-}
-
 #[test]
-fn thread_that_waits_gets_a_poller_as_soon_as_one_can_be_started() {
-    if !child::is_alone(thread_that_waits_gets_a_poller_as_soon_as_one_can_be_started) {
-        return;
-    }
-    let _running = deadline();
+fn waiting_thread_gets_a_poller_once_one_can_be_started() {
+    alone!();
     thread::scope(|scope| {
         let (go, goes) = channel();
         let waits = scope.spawn(move || {
@@ -123,18 +103,8 @@ fn thread_that_waits_gets_a_poller_as_soon_as_one_can_be_started() {
 
 #[test]
 fn poll_gets_a_poller_as_soon_as_one_can_be_started() {
-    if !child::is_alone(poll_gets_a_poller_as_soon_as_one_can_be_started) {
-        return;
-    }
-    let _running = deadline();
-    let (stay, stays) = channel::<()>();
-    let (inside, begins) = channel();
-    let reader = thread::spawn(move || {
-        let _guard = Own::enter();
-        inside.send(()).expect("the test listens");
-        _ = stays.recv();
-    });
-    begins.recv().expect("it begins");
+    alone!();
+    let leave = section_elsewhere::<Own>();
     let _release = block_worker();
     let mut future = pin!(GracePeriod::now_in(Own).into_future());
     let mut poll = || future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -142,28 +112,21 @@ fn poll_gets_a_poller_as_soon_as_one_can_be_started() {
     let starts = STARTS.load(Relaxed);
     deny(false);
     until(|| poll().is_ready() || STARTS.load(Relaxed) != starts);
-    drop(stay);
+    leave();
     until(|| poll().is_ready());
-    reader.join().expect("no panic");
 }
 
 /// Nothing else would end it.
 #[test]
-fn thread_that_waits_ends_a_grace_period_that_no_thread_can_wait_for() {
-    if !child::is_alone(thread_that_waits_ends_a_grace_period_that_no_thread_can_wait_for) {
-        return;
-    }
-    let _running = deadline();
+fn waiting_thread_ends_a_grace_period_without_a_poller() {
+    alone!();
     let _release = block_worker();
     assert!(GracePeriod::now_in(Own).wait_timeout(Duration::from_secs(3600)));
 }
 
 #[test]
 fn future_of_a_barrier_runs_callbacks_that_no_thread_can_run() {
-    if !child::is_alone(future_of_a_barrier_runs_callbacks_that_no_thread_can_run) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     let _release = block_worker();
     let (sender, runs) = channel();
     Own.call(move || sender.send(()).expect("the test listens"));
@@ -175,20 +138,10 @@ fn future_of_a_barrier_runs_callbacks_that_no_thread_can_run() {
 /// The worker that was to be idle is the timer instead.
 #[test]
 fn timer_does_not_sleep_for_readers_after_a_worker_has() {
-    if !child::is_alone(timer_does_not_sleep_for_readers_after_a_worker_has) {
-        return;
-    }
+    alone!();
     stillpoint::domain! { struct First; }
     stillpoint::domain! { struct Second; }
-    let _running = deadline();
-    let (stay, stays) = channel::<()>();
-    let (inside, begins) = channel();
-    let reader = thread::spawn(move || {
-        let _guards = (First::enter(), Second::enter());
-        inside.send(()).expect("the test listens");
-        _ = stays.recv();
-    });
-    begins.recv().expect("it begins");
+    let (leave_first, leave_second) = (section_elsewhere::<First>(), section_elsewhere::<Second>());
     let _release = block_worker();
     // A worker, and the spare that it starts.
     LEFT.store(2, Release);
@@ -204,18 +157,15 @@ fn timer_does_not_sleep_for_readers_after_a_worker_has() {
             runs.recv().expect("it runs");
         }
     }
-    drop(stay);
-    reader.join().expect("no panic");
+    leave_first();
+    leave_second();
 }
 
 #[test]
 fn busy_worker_serves_other_domains() {
     const CALLBACKS: usize = 500;
     static RUN: AtomicUsize = AtomicUsize::new(0);
-    if !child::is_alone(busy_worker_serves_other_domains) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     let (first, blocked) = blocking_call();
     blocked.recv().expect("it runs");
     // These have the same grace period.
@@ -238,21 +188,17 @@ fn busy_worker_serves_other_domains() {
 
 #[test]
 fn waker_may_wait_for_callbacks_of_its_domain() {
-    if !child::is_alone(waker_may_wait_for_callbacks_of_its_domain) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     // One worker.
     Own.call(|| ());
     Own.barrier();
     deny(true);
     let (sender, ends) = channel();
-    let waker = Arc::new(Calls(move || {
+    let waker = waker(move || {
         Own.call(|| ());
         Own.barrier();
         let _ = sender.send(());
-    }))
-    .into();
+    });
     for _ in 0..100 {
         // The worker has more to do when the barrier ends.
         Own.call(|| Own.call(|| ()));
@@ -267,10 +213,7 @@ fn waker_may_wait_for_callbacks_of_its_domain() {
 #[test]
 fn failed_start_of_a_thread_is_not_repeated_at_each_push() {
     const PUSHES: usize = 50_000;
-    if !child::is_alone(failed_start_of_a_thread_is_not_repeated_at_each_push) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     deny(true);
     (0..PUSHES).for_each(|value| Own.retire(Box::new(value.to_string())));
     let attempts = ATTEMPTS.load(Relaxed);

@@ -29,6 +29,8 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> Extend<(K, V)> for &CopyMap
 
 impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> Extend<(K, V)> for CopyMap<K, V, S> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        let entries = entries.into_iter();
+        self.tables.make_room(entries.size_hint().0);
         (&*self).extend(entries);
     }
 }
@@ -51,7 +53,24 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher + Clone> Clone for CopyMap<K
     /// Returns a map with the entries, which it copies one after the other: see [`CopyMap::iter`].
     fn clone(&self) -> Self {
         let mut clone = Self::with_hasher(self.hasher.clone());
+        clone.tables.make_room(self.len());
         clone.extend(self);
         clone
     }
 }
+
+/// Maps are equal if they have equal entries. If other threads change them during the comparison, it is one of
+/// entries that were there at different times.
+impl<K, V, S, T> PartialEq<CopyMap<K, V, T>> for CopyMap<K, V, S>
+where
+    K: Plain + Hash + Eq,
+    V: Plain + PartialEq,
+    S: BuildHasher,
+    T: BuildHasher,
+{
+    fn eq(&self, other: &CopyMap<K, V, T>) -> bool {
+        self.len() == other.len() && self.iter().all(|(key, value)| other.get(&key) == Some(value))
+    }
+}
+
+impl<K: Plain + Hash + Eq, V: Plain + Eq, S: BuildHasher> Eq for CopyMap<K, V, S> {}

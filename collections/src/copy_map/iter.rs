@@ -8,21 +8,22 @@ use stillpoint::rcu;
 
 use super::map::CopyMap;
 use super::plain::{Plain, decode};
-use super::walk::Walk;
+use crate::table::bucket::Words;
+use crate::table::walk::Walk;
 
 /// An iterator over copies of the entries of a map: see [`CopyMap::iter`].
 pub struct Iter<'m, K: Plain, V: Plain, S> {
     map: &'m CopyMap<K, V, S>,
     walk: Walk,
     /// Those of a step that are left.
-    pairs: Vec<(K, V)>,
+    pairs: Vec<(Words, Words)>,
 }
 
 impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     /// Returns an iterator over copies of the entries, in no order.
     ///
-    /// It returns each key once that is in the map from this call to the last one of `next`, whatever other threads do,
-    /// with a value that the key had in between. It holds no section and no lock.
+    /// It returns each key once that is in the map from this call to the last one of `next`, whatever other threads
+    /// do, with a value that the key had in between. It holds no section and no lock.
     ///
     /// ```
     /// use stillpoint_collections::CopyMap;
@@ -33,6 +34,16 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     pub fn iter(&self) -> Iter<'_, K, V, S> {
         Iter { map: self, walk: Walk::new(&self.tables, &rcu::enter()), pairs: Vec::new() }
     }
+
+    /// Returns an iterator over copies of the keys: see [`iter`](Self::iter).
+    pub fn keys(&self) -> impl Iterator<Item = K> {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// Returns an iterator over copies of the values: see [`iter`](Self::iter).
+    pub fn values(&self) -> impl Iterator<Item = V> {
+        self.iter().map(|(_, value)| value)
+    }
 }
 
 impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> Iterator for Iter<'_, K, V, S> {
@@ -40,12 +51,10 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> Iterator for Iter<'_, K, V,
 
     fn next(&mut self) -> Option<(K, V)> {
         loop {
-            if let Some(pair) = self.pairs.pop() {
-                return Some(pair);
+            if let Some((key, value)) = self.pairs.pop() {
+                return Some((decode(&key), decode(&value)));
             }
-            let pairs = &mut self.pairs;
-            let mut add = |key, value| pairs.push((decode(&key), decode(&value)));
-            if !self.walk.next(&self.map.tables, &self.map.rehash(), &rcu::enter(), &mut add) {
+            if !self.walk.next(&self.map.tables, &self.map.rehash(), &rcu::enter(), &mut self.pairs) {
                 return None;
             }
         }

@@ -4,13 +4,16 @@ use core::marker::PhantomData;
 
 use bytemuck::{CheckedBitPattern, NoUninit};
 
-use super::shape::{MAX_WORDS, Shape, Words};
+use stillpoint::rcu::Global;
+
+use crate::table::bucket::{MAX_WORDS, Words};
+use crate::table::pairs::{Pairs, Sizes};
 
 /// Types of keys and values of a [`CopyMap`](super::CopyMap): those that are copied bit by bit.
 ///
-/// All types are `Plain` that have [`bytemuck`]'s `NoUninit` and `CheckedBitPattern`: integers, floats, `bool`, `char`,
-/// `()`, arrays of these, and structures and enums that derive the two traits, or `Pod`. They have no padding,
-/// no pointers, and at most 64 bytes.
+/// All types are `Plain` that have [`bytemuck`]'s `NoUninit` and `CheckedBitPattern`: integers, floats, `bool`,
+/// `char`, `()`, arrays of these, and structures and enums that derive the two traits, or `Pod`. They have no
+/// padding, no pointers, and at most 64 bytes.
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
@@ -40,9 +43,14 @@ pub trait Plain: NoUninit + CheckedBitPattern + Send {}
 impl<T: NoUninit + CheckedBitPattern + Send> Plain for T {}
 
 /// The shape of pairs of these types.
-pub struct Pair<K, V>(PhantomData<fn(K) -> V>);
+pub type Pair<K, V> = Pairs<PairSizes<K, V>>;
 
-impl<K: Plain, V: Plain> Shape for Pair<K, V> {
+/// The sizes of these types.
+pub struct PairSizes<K, V>(PhantomData<fn(K) -> V>);
+
+impl<K: Plain, V: Plain> Sizes for PairSizes<K, V> {
+    type Domain = Global;
+
     const KEY: usize = words::<K>();
     const VALUE: usize = words::<V>();
 }

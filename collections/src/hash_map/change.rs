@@ -5,18 +5,22 @@ use core::hash::{BuildHasher, Hash};
 use std::error::Error;
 
 use equivalent::Equivalent;
+use stillpoint::rcu::Retired;
 
-use super::attempts::{self, Attempts};
 use super::map::{inserted, returned};
 use super::{Entry, HashMap};
+use crate::attempts::{self, Attempts};
+use crate::free_list;
 use crate::hash::hash_of;
-use crate::recycled;
 use crate::sync::{Domain, Owned, Shared};
-use crate::walk::Walk;
-use crate::writer::Seen;
+use crate::table::entries::Observed;
+use crate::table::walk::Walk;
 
 /// The entry that was inserted, or the one that the key has, and the one that was not inserted.
 type InsertedIfAbsent<'g, K, V> = Result<&'g Entry<K, V>, (&'g Entry<K, V>, Entry<K, V>)>;
+
+/// The entry that was removed, if there was one, or the one that stays.
+type RemovedIf<'g, K, V> = Result<Option<(&'g K, &'g V)>, (&'g K, &'g V)>;
 
 impl<K, V, S, D> HashMap<K, V, S, D>
 where
@@ -28,7 +32,8 @@ where
     /// Inserts an entry, or replaces that of the key, and returns the old value.
     ///
     /// The new entry has the new key, while the map of the standard library keeps the one that it has. That is a
-    /// difference for keys that are equal, but not the same. Readers may have the old entry, so its key cannot be moved.
+    /// difference for keys that are equal, but not the same. Readers may have the old entry, so its key cannot be
+    /// moved.
     #[inline]
     #[track_caller]
     pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> Option<&'g V> {
@@ -39,34 +44,28 @@ where
     #[inline]
     #[track_caller]
     pub fn replace<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> Option<(&'g K, &'g V)> {
-        self.domain.check_section(guard);
+        self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, &key);
-        let mut new = Owned::from(recycled::new(Entry { hash, key, value }));
-        if let Some(spot) = self.spot(hash, &new.key, guard) {
-            match spot.insert(&self.tables, hash, new, &self.domain, guard) {
-                Ok(_) => {
-                    attempts::note_change(&self.precedence, hash);
-                    return Some(spot.entry.as_ref()?.pair());
-                }
-                Err(unused) => new = unused,
-            }
+        let new = Owned::from(free_list::new(Entry { hash, key, value }));
+        let observed = self.look_up(hash, &new.key, guard);
+        match self.exchange_first(hash, &observed, Some(new), guard) {
+            Ok(_) => Some(observed.entry.as_ref()?.pair()),
+            Err(unused) => self.replace_slow(returned(unused), guard),
         }
-        self.insert_slow(new, guard)
     }
 
     #[cold]
     #[track_caller]
-    fn insert_slow<'g>(
+    fn replace_slow<'g>(
         &'g self,
         mut new: Owned<Entry<K, V>>,
         guard: &'g D::Section,
     ) -> Option<(&'g K, &'g V)> {
-        let hash = new.hash;
-        let mut attempts = Attempts::new(&self.precedence, hash);
+        let mut attempts = Attempts::new(&self.turn, new.hash);
         loop {
-            let seen = self.attempt(&mut attempts, hash, &new.key, guard);
-            match self.exchange(&mut attempts, &seen, Some(new), guard) {
-                Ok(_) => return Some(seen.entry.as_ref()?.pair()),
+            let observed = self.attempt(&mut attempts, &new.key, guard);
+            match self.exchange(&mut attempts, &observed, Some(new), guard) {
+                Ok(_) => return Some(observed.entry.as_ref()?.pair()),
                 Err(unused) => new = returned(unused),
             }
         }
@@ -96,11 +95,45 @@ where
         value: V,
         guard: &'g D::Section,
     ) -> Result<&'g V, OccupiedError<'g, V>> {
-        self.domain.check_section(guard);
+        self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, &key);
         match self.insert_if_absent(Entry { hash, key, value }, guard) {
             Ok(new) => Ok(&new.value),
             Err((entry, unused)) => Err(OccupiedError { current: &entry.value, not_inserted: unused.value }),
+        }
+    }
+
+    /// Inserts an entry with the value that `f` returns, unless the key has one.
+    ///
+    /// # Errors
+    ///
+    /// If the key has an entry. The error is its value. If another thread has inserted that while `f` ran, the value
+    /// of `f` is dropped.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// let names = HashMap::new();
+    /// let guard = rcu::enter();
+    /// assert_eq!(names.try_insert_with(1, || "one".to_owned(), &guard), Ok(&"one".to_owned()));
+    /// assert_eq!(names.try_insert_with(1, || unreachable!(), &guard), Err(&"one".to_owned()));
+    /// ```
+    #[track_caller]
+    pub fn try_insert_with<'g>(
+        &'g self,
+        key: K,
+        f: impl FnOnce() -> V,
+        guard: &'g D::Section,
+    ) -> Result<&'g V, &'g V> {
+        self.tables.domain.check_section(guard);
+        let hash = hash_of(&self.hasher, &key);
+        if let Some(entry) = self.tables.find(hash, |entry| entry.key == key, guard) {
+            return Err(&entry.value);
+        }
+        match self.insert_if_absent(Entry { hash, value: f(), key }, guard) {
+            Ok(new) => Ok(&new.value),
+            Err((entry, _)) => Err(&entry.value),
         }
     }
 
@@ -113,20 +146,14 @@ where
         guard: &'g D::Section,
     ) -> InsertedIfAbsent<'g, K, V> {
         let hash = new.hash;
-        if let Some(spot) = self.spot(hash, &new.key, guard) {
-            if let Some(entry) = spot.entry.as_ref() {
-                return Err((entry, new));
-            }
-            return match spot.insert(&self.tables, hash, Owned::from(recycled::new(new)), &self.domain, guard)
-            {
-                Ok(new) => {
-                    attempts::note_change(&self.precedence, hash);
-                    Ok(new)
-                }
-                Err(unused) => self.insert_if_absent_slow(unused, guard),
-            };
+        let observed = self.look_up(hash, &new.key, guard);
+        if let Some(entry) = observed.entry.as_ref() {
+            return Err((entry, new));
         }
-        self.insert_if_absent_slow(Owned::new(new), guard)
+        match self.exchange_first(hash, &observed, Some(Owned::from(free_list::new(new))), guard) {
+            Ok(new) => Ok(inserted(new)),
+            Err(unused) => self.insert_if_absent_slow(returned(unused), guard),
+        }
     }
 
     #[cold]
@@ -136,14 +163,13 @@ where
         mut new: Owned<Entry<K, V>>,
         guard: &'g D::Section,
     ) -> InsertedIfAbsent<'g, K, V> {
-        let hash = new.hash;
-        let mut attempts = Attempts::new(&self.precedence, hash);
+        let mut attempts = Attempts::new(&self.turn, new.hash);
         loop {
-            let seen = self.attempt(&mut attempts, hash, &new.key, guard);
-            if let Some(entry) = seen.entry.as_ref() {
+            let observed = self.attempt(&mut attempts, &new.key, guard);
+            if let Some(entry) = observed.entry.as_ref() {
                 return Err((entry, *new.into_box()));
             }
-            match self.exchange(&mut attempts, &seen, Some(new), guard) {
+            match self.exchange(&mut attempts, &observed, Some(new), guard) {
                 Ok(new) => return Ok(inserted(new)),
                 Err(unused) => new = returned(unused),
             }
@@ -167,14 +193,12 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.domain.check_section(guard);
+        self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, key);
-        if let Some(spot) = self.spot(hash, key, guard) {
-            let entry = spot.entry.as_ref()?;
-            if spot.remove(&self.tables, hash, &self.domain, guard) {
-                attempts::note_change(&self.precedence, hash);
-                return Some(entry.pair());
-            }
+        let observed = self.look_up(hash, key, guard);
+        let entry = observed.entry.as_ref()?;
+        if self.exchange_first(hash, &observed, None, guard).is_ok() {
+            return Some(entry.pair());
         }
         self.remove_slow(hash, key, guard)
     }
@@ -185,19 +209,23 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let mut attempts = Attempts::new(&self.precedence, hash);
+        let mut attempts = Attempts::new(&self.turn, hash);
         loop {
-            let seen = self.attempt(&mut attempts, hash, key, guard);
-            let entry = seen.entry.as_ref()?;
-            if self.exchange(&mut attempts, &seen, None, guard).is_ok() {
+            let observed = self.attempt(&mut attempts, key, guard);
+            let entry = observed.entry.as_ref()?;
+            if self.exchange(&mut attempts, &observed, None, guard).is_ok() {
                 return Some(entry.pair());
             }
         }
     }
 
-    /// Removes the entry of a key if `f` returns `true` for it, and returns it.
+    /// Removes the entry of a key if `f` returns `true` for it, and returns it, or `None` if there is none.
     ///
     /// `f` is called again if the entry has changed since, as in [`update`](Self::update).
+    ///
+    /// # Errors
+    ///
+    /// If `f` has returned `false`. The error is the entry, which stays.
     ///
     /// ```
     /// use stillpoint::rcu;
@@ -205,8 +233,10 @@ where
     ///
     /// let uses = HashMap::from([("a", 0), ("b", 1)]);
     /// let guard = rcu::enter();
-    /// assert_eq!(uses.remove_if("a", |_, &uses| uses == 0, &guard), Some((&"a", &0)));
-    /// assert_eq!(uses.remove_if("b", |_, &uses| uses == 0, &guard), None);
+    /// let is_unused = |_: &&str, &uses: &u32| uses == 0;
+    /// assert_eq!(uses.remove_if("a", is_unused, &guard), Ok(Some((&"a", &0))));
+    /// assert_eq!(uses.remove_if("a", is_unused, &guard), Ok(None));
+    /// assert_eq!(uses.remove_if("b", is_unused, &guard), Err((&"b", &1)));
     /// ```
     #[track_caller]
     pub fn remove_if<'g, Q>(
@@ -214,59 +244,98 @@ where
         key: &Q,
         mut f: impl FnMut(&K, &V) -> bool,
         guard: &'g D::Section,
-    ) -> Option<(&'g K, &'g V)>
+    ) -> RemovedIf<'g, K, V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.domain.check_section(guard);
+        self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, key);
-        let mut attempts = Attempts::new(&self.precedence, hash);
+        let mut attempts = Attempts::new(&self.turn, hash);
         loop {
             let watch = attempts.begin();
-            let seen = self.look_up(hash, key, guard);
-            let entry = seen.entry.as_ref().filter(|entry| f(&entry.key, &entry.value));
+            let observed = self.look_up(hash, key, guard);
+            let entry = observed.entry.as_ref();
+            let stays = entry.is_some_and(|entry| !f(&entry.key, &entry.value));
             attempts::end(watch);
-            let entry = entry?;
-            if self.exchange(&mut attempts, &seen, None, guard).is_ok() {
-                return Some(entry.pair());
+            let Some(entry) = entry else { return Ok(None) };
+            if stays {
+                return Err(entry.pair());
+            }
+            if self.exchange(&mut attempts, &observed, None, guard).is_ok() {
+                return Ok(Some(entry.pair()));
+            }
+        }
+    }
+
+    /// Removes the entry of a key, and returns it as its owner, to have it without a clone when its readers are gone:
+    /// [wait](Retired::wait) for that outside sections, or `.await` it. Dropping it retires the entry, without the
+    /// [options](Self::with_defer_options) of the map.
+    ///
+    /// ```
+    /// use std::net::TcpStream;
+    ///
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// fn close(connections: &HashMap<u32, TcpStream>, number: u32) -> Option<TcpStream> {
+    ///     let entry = connections.take(&number, &rcu::enter())?;
+    ///     Some(entry.wait().value)
+    /// }
+    /// # assert!(close(&HashMap::new(), 1).is_none());
+    /// ```
+    #[track_caller]
+    pub fn take<Q>(&self, key: &Q, guard: &D::Section) -> Option<Retired<Entry<K, V>, D>>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.tables.domain.check_section(guard);
+        let hash = hash_of(&self.hasher, key);
+        let mut attempts = Attempts::new(&self.turn, hash);
+        loop {
+            let observed = self.attempt(&mut attempts, key, guard);
+            observed.entry.as_ref()?;
+            if self.unlink(&mut attempts, &observed, guard) {
+                // SAFETY: it is unlinked, and came from a `Box`.
+                return Some(unsafe { Retired::from_shared(observed.entry, self.tables.domain.clone()) });
             }
         }
     }
 
     /// Keeps the entries for which `f` returns `true`, and removes the others.
     ///
-    /// `f` gets the entry that the key has when it is asked. If that is replaced before it is removed, `f` is asked about
-    /// the new one too. Entries that are inserted during the call, or take the place of those that stay, may stay. Does
-    /// not hash keys again.
+    /// Entries are read a bucket at a time, before `f` is asked about each. If one is replaced before it is removed,
+    /// `f` is asked about the new one too. Entries that are inserted during the call, or take the place of those that
+    /// stay, may stay. Does not hash keys again.
     #[track_caller]
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool, guard: &D::Section) {
-        self.domain.check_section(guard);
+        self.tables.domain.check_section(guard);
         let (mut walk, mut entries) = (Walk::new(&self.tables, guard), Vec::new());
-        while walk.next(|loaded, _| entries.push(loaded)) {
+        while walk.next(&self.tables, (), guard, &mut entries) {
             for entry in entries.drain(..) {
-                self.retain_entry(entry, &mut f, guard);
+                if entry.as_ref().is_some_and(|entry| !f(&entry.key, &entry.value)) {
+                    self.remove_or_ask(entry, &mut f, guard);
+                }
             }
         }
     }
 
+    /// Removes an entry, or the one that has taken its place if `f` returns `false` for that.
     #[track_caller]
-    fn retain_entry<'g>(
-        &'g self,
+    fn remove_or_ask<'g>(
+        &self,
         entry: Shared<'g, Entry<K, V>>,
         f: &mut impl FnMut(&K, &V) -> bool,
         guard: &'g D::Section,
     ) {
         let Some(Entry { key, hash, .. }) = entry.as_ref() else { return };
-        let mut attempts = Attempts::new(&self.precedence, *hash);
-        let mut first = Some(entry);
-        loop {
+        let mut attempts = Attempts::new(&self.turn, *hash);
+        let mut observed = Observed::of(entry);
+        while self.exchange(&mut attempts, &observed, None, guard).is_err() {
             let watch = attempts.begin();
-            // As code of the program, or another thread, may have replaced it since the walk found it.
-            let seen = first.take().and_then(|entry| Seen::look_again(&self.tables, *hash, entry, guard));
-            let seen = seen.unwrap_or_else(|| self.look_up(*hash, key, guard));
-            let stays = seen.entry.as_ref().is_none_or(|entry| f(&entry.key, &entry.value));
+            observed = self.look_up(*hash, key, guard);
+            let stays = observed.entry.as_ref().is_none_or(|entry| f(&entry.key, &entry.value));
             attempts::end(watch);
-            if stays || self.exchange(&mut attempts, &seen, None, guard).is_ok() {
+            if stays {
                 return;
             }
         }

@@ -3,11 +3,14 @@
 use core::convert::Infallible;
 use core::hash::{BuildHasher, Hash};
 
-use super::attempts::{self, Attempts};
-use super::map::{inserted, returned};
+use equivalent::Equivalent;
+
+use super::passed_key::is_passed_on;
 use super::{Entry, HashMap};
+use crate::attempts::{self, Attempts};
+use crate::free_list;
 use crate::hash::hash_of;
-use crate::sync::{Domain, Owned};
+use crate::sync::Domain;
 
 /// What to do with the entry of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,43 +48,54 @@ where
     S: BuildHasher,
     D: Domain,
 {
-    /// Returns the value of a key. If it has none, inserts the one that `f` returns.
+    /// Returns the value of a key. If it has none, inserts the one that `f` returns, with an owned key.
     ///
     /// If several threads do this at the same time, each may call `f`, and all return the same value.
     ///
     /// ```
+    /// use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
     /// use stillpoint::rcu;
     /// use stillpoint_collections::HashMap;
     ///
-    /// let lengths = HashMap::new();
+    /// let counts = HashMap::<String, AtomicU64>::new();
     /// let guard = rcu::enter();
-    /// assert_eq!(lengths.get_or_insert_with("four", || 4, &guard), &4);
-    /// assert_eq!(lengths.get_or_insert_with("four", || unreachable!(), &guard), &4);
+    /// for word in ["the", "cat", "the"] {
+    ///     // Allocates a `String` for a new word only.
+    ///     counts.get_or_insert_with(word, AtomicU64::default, &guard).fetch_add(1, Relaxed);
+    /// }
+    /// assert_eq!(counts.get("the", &guard).map(|count| count.load(Relaxed)), Some(2));
     /// ```
     #[track_caller]
-    pub fn get_or_insert_with<'g>(&'g self, key: K, f: impl FnOnce() -> V, guard: &'g D::Section) -> &'g V {
-        self.domain.check_section(guard);
-        let hash = hash_of(&self.hasher, &key);
-        if let Some(entry) = self.tables.find(hash, |entry| entry.key == key, guard) {
+    pub fn get_or_insert_with<'g, Q>(&'g self, key: &Q, f: impl FnOnce() -> V, guard: &'g D::Section) -> &'g V
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        self.tables.domain.check_section(guard);
+        let hash = hash_of(&self.hasher, key);
+        if let Some(entry) = self.tables.find(hash, |entry| key.equivalent(&entry.key), guard) {
             return &entry.value;
         }
-        let new = Entry { hash, value: f(), key };
+        let new = Entry { hash, value: f(), key: key.to_owned() };
         let (Ok(entry) | Err((entry, _))) = self.insert_if_absent(new, guard);
         &entry.value
     }
 
     /// [`get_or_insert_with`](Self::get_or_insert_with) for a value that is there.
     #[track_caller]
-    pub fn get_or_insert<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> &'g V {
+    pub fn get_or_insert<'g, Q>(&'g self, key: &Q, value: V, guard: &'g D::Section) -> &'g V
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
         self.get_or_insert_with(key, || value, guard)
     }
 
     /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the
     /// key has no entry.
     ///
-    /// `f` is called again if the entry has changed since. After some calls, other writers of the key wait, for up
-    /// to a second. So `f` may take long, but if it takes longer than that, writers that are faster may always be first.
-    /// The entry gets the new key, as with [`insert`](Self::insert).
+    /// `f` is called again if the entry has changed since. After some calls, other writers of the key wait, for up to
+    /// a second. So `f` may take long, but if it takes longer than that, writers that are faster may always be first.
+    /// The new entry has a clone of the key that the old one has, or the key itself if that is a `String`.
     ///
     /// ```
     /// use stillpoint::rcu;
@@ -93,12 +107,20 @@ where
     /// assert_eq!(hits.update("/other", |old| old + 1, &guard), None);
     /// ```
     #[track_caller]
-    pub fn update<'g>(&'g self, key: K, mut f: impl FnMut(&V) -> V, guard: &'g D::Section) -> Option<&'g V> {
-        match self.compute(
-            key,
-            |entry| entry.map_or(Operation::Abort(()), |(_, old)| Operation::Insert(f(old))),
-            guard,
-        ) {
+    pub fn update<'g, Q>(
+        &'g self,
+        key: &Q,
+        mut f: impl FnMut(&V) -> V,
+        guard: &'g D::Section,
+    ) -> Option<&'g V>
+    where
+        K: Clone,
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let new = |entry: Option<(&K, &V)>| {
+            entry.map_or(Operation::Abort(()), |(_, old)| Operation::Insert(f(old)))
+        };
+        match self.compute_with(key, |_| unreachable!("it inserts nothing"), new, guard) {
             Compute::Updated { new: (_, new), .. } => Some(new),
             _ => None,
         }
@@ -109,9 +131,11 @@ where
     ///
     /// An [`update`](Self::update) for values that are changed in place.
     #[track_caller]
-    pub fn modify<'g>(&'g self, key: K, mut f: impl FnMut(&mut V), guard: &'g D::Section) -> Option<&'g V>
+    pub fn modify<'g, Q>(&'g self, key: &Q, mut f: impl FnMut(&mut V), guard: &'g D::Section) -> Option<&'g V>
     where
+        K: Clone,
         V: Clone,
+        Q: Hash + Equivalent<K> + ?Sized,
     {
         let change = |old: &V| {
             let mut new = old.clone();
@@ -130,7 +154,7 @@ where
     /// use stillpoint::rcu;
     /// use stillpoint_collections::HashMap;
     ///
-    /// let counts = HashMap::new();
+    /// let counts = HashMap::<String, u64>::new();
     /// let guard = rcu::enter();
     /// for word in ["the", "cat", "the"] {
     ///     counts.update_or_insert_with(word, |count| count + 1, || 1, &guard);
@@ -138,13 +162,17 @@ where
     /// assert_eq!(counts.get("the", &guard), Some(&2));
     /// ```
     #[track_caller]
-    pub fn update_or_insert_with<'g>(
+    pub fn update_or_insert_with<'g, Q>(
         &'g self,
-        key: K,
+        key: &Q,
         mut update: impl FnMut(&V) -> V,
         mut insert: impl FnMut() -> V,
         guard: &'g D::Section,
-    ) -> &'g V {
+    ) -> &'g V
+    where
+        K: Clone,
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
         let new = |entry: Option<(&K, &V)>| {
             Operation::<_, Infallible>::Insert(entry.map_or_else(&mut insert, |(_, old)| update(old)))
         };
@@ -157,23 +185,25 @@ where
 
     /// [`update_or_insert_with`](Self::update_or_insert_with) for a value that is there.
     #[track_caller]
-    pub fn update_or_insert<'g>(
+    pub fn update_or_insert<'g, Q>(
         &'g self,
-        key: K,
+        key: &Q,
         update: impl FnMut(&V) -> V,
         value: V,
         guard: &'g D::Section,
     ) -> &'g V
     where
+        K: Clone,
         V: Clone,
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
         self.update_or_insert_with(key, update, || value.clone(), guard)
     }
 
     /// Does with the entry of a key what `f` says, which gets the entry, if there is one.
     ///
-    /// `f` is called again if the entry has changed since, as in [`update`](Self::update). The entry gets the new
-    /// key, as with [`insert`](Self::insert).
+    /// `f` is called again if the entry has changed since, as in [`update`](Self::update). An entry that is replaced
+    /// keeps its key.
     ///
     /// ```
     /// use stillpoint::rcu;
@@ -188,43 +218,93 @@ where
     ///     Some((_, 1)) => Operation::Remove,
     ///     Some((_, left)) => Operation::Insert(left - 1),
     /// };
-    /// assert_eq!(tokens.compute("a", take, &guard), Compute::Removed(Some((&"a", &1))));
-    /// assert_eq!(tokens.compute("a", take, &guard), Compute::Aborted("none left"));
+    /// assert_eq!(tokens.compute(&"a", take, &guard), Compute::Removed(Some((&"a", &1))));
+    /// assert_eq!(tokens.compute(&"a", take, &guard), Compute::Aborted("none left"));
     /// ```
     #[track_caller]
-    pub fn compute<'g, T>(
+    pub fn compute<'g, Q, T>(
         &'g self,
-        mut key: K,
+        key: &Q,
+        f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
+        guard: &'g D::Section,
+    ) -> Compute<'g, K, V, T>
+    where
+        K: Clone,
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        self.compute_with(key, Q::to_owned, f, guard)
+    }
+
+    /// [`compute`](Self::compute), with what makes the key of a new entry.
+    #[inline]
+    #[track_caller]
+    fn compute_with<'g, Q, T>(
+        &'g self,
+        key: &Q,
+        to_owned: impl Fn(&Q) -> K,
         mut f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
         guard: &'g D::Section,
-    ) -> Compute<'g, K, V, T> {
-        self.domain.check_section(guard);
-        let hash = hash_of(&self.hasher, &key);
-        let mut attempts = Attempts::new(&self.precedence, hash);
+    ) -> Compute<'g, K, V, T>
+    where
+        K: Clone,
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.tables.domain.check_section(guard);
+        let hash = hash_of(&self.hasher, key);
+        let mut attempts = Attempts::new(&self.turn, hash);
         loop {
             let watch = attempts.begin();
-            let seen = self.look_up(hash, &key, guard);
-            let old = seen.entry.as_ref().map(Entry::pair);
-            let operation = f(old);
+            let observed = self.look_up(hash, key, guard);
+            let old = observed.entry.as_ref().map(Entry::pair);
+            let value = match f(old) {
+                Operation::Abort(value) => {
+                    attempts::end(watch);
+                    return Compute::Aborted(value);
+                }
+                Operation::Remove => None,
+                Operation::Insert(value) => Some(value),
+            };
+            let new_key = match old {
+                _ if value.is_none() => None,
+                None => Some(to_owned(key)),
+                Some((key, _)) => (!is_passed_on::<K>()).then(|| key.clone()),
+            };
             attempts::end(watch);
-            match operation {
-                Operation::Abort(value) => return Compute::Aborted(value),
-                Operation::Remove => {
-                    if self.exchange(&mut attempts, &seen, None, guard).is_ok() {
-                        return Compute::Removed(old);
-                    }
+            attempts.wait();
+            let exchanged = match (value, new_key) {
+                (None, _) if old.is_none() => return Compute::Removed(None),
+                (None, _) => self.exchange_now(hash, &observed, None, guard),
+                (Some(value), None) => self.pass_key_on(hash, &observed, value, guard),
+                (Some(value), Some(key)) => {
+                    let new = free_list::new(Entry { hash, key, value });
+                    self.exchange_now(hash, &observed, Some(new.into()), guard)
                 }
-                Operation::Insert(value) => {
-                    let new = Owned::new(Entry { hash, key, value });
-                    match (self.exchange(&mut attempts, &seen, Some(new), guard), old) {
-                        (Ok(new), Some(old)) => return Compute::Updated { old, new: inserted(new).pair() },
-                        (Ok(new), None) => {
-                            return Compute::Inserted(&inserted(new).key, &inserted(new).value);
-                        }
-                        (Err(unused), _) => key = returned(unused).into_box().key,
-                    }
-                }
+            };
+            match (exchanged, old) {
+                (Err(_), _) => {}
+                (Ok(None), _) => return Compute::Removed(old),
+                (Ok(Some(new)), None) => return Compute::Inserted(&new.key, &new.value),
+                (Ok(Some(new)), Some(old)) => return Compute::Updated { old, new: new.pair() },
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::iter;
+
+    use stillpoint::rcu;
+
+    use super::*;
+
+    #[test]
+    fn removal_of_no_entry_defeats_no_attempt() {
+        let map = HashMap::<u32, u32>::new();
+        let mut attempts = Attempts::new(&map.turn, hash_of(&map.hasher, &1));
+        let watch = iter::repeat_with(|| attempts.begin()).find_map(|watch| watch);
+        let guard = rcu::enter();
+        assert_eq!(map.compute(&1, |_| Operation::<_, ()>::Remove, &guard), Compute::Removed(None));
+        attempts::end(watch);
     }
 }

@@ -28,7 +28,7 @@ where
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
         for (key, value) in entries {
-            let guard = self.domain.enter_section();
+            let guard = self.tables.domain.enter_section();
             self.insert(key, value, guard.borrow());
         }
     }
@@ -42,7 +42,9 @@ where
     D: Domain,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        entries.into_iter().for_each(|(key, value)| self.insert_mut(key, value));
+        let entries = entries.into_iter();
+        self.make_room(entries.size_hint().0);
+        entries.for_each(|(key, value)| self.insert_mut(key, value));
     }
 }
 
@@ -54,7 +56,7 @@ where
     D: Domain,
 {
     fn extend<I: IntoIterator<Item = (&'a K, &'a V)>>(&mut self, entries: I) {
-        entries.into_iter().for_each(|(&key, &value)| self.insert_mut(key, value));
+        self.extend(entries.into_iter().map(|(&key, &value)| (key, value)));
     }
 }
 
@@ -108,16 +110,17 @@ where
 {
     /// Returns a map with clones of the entries, in the same domain: see [`HashMap::iter`].
     fn clone(&self) -> Self {
-        let clone = Self::with_hasher_in(self.hasher.clone(), self.domain.clone());
-        let mut clone = clone.with_defer_options(self.tables.options);
-        let guard = self.domain.enter_section();
+        let clone = Self::with_hasher_in(self.hasher.clone(), self.tables.domain.clone());
+        let mut clone = clone.with_defer_options(self.options);
+        let guard = self.tables.domain.enter_section();
+        clone.make_room(self.len());
         clone.extend(self.iter(guard.borrow()).map(|(key, value)| (key.clone(), value.clone())));
         clone
     }
 }
 
-/// Maps are equal if they have equal entries. If other threads change them during the comparison, it is one of entries
-/// that were there at different times.
+/// Maps are equal if they have equal entries. If other threads change them during the comparison, it is one of
+/// entries that were there at different times.
 impl<K, V, S, T, D, E> PartialEq<HashMap<K, V, T, E>> for HashMap<K, V, S, D>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -131,7 +134,7 @@ where
         if self.len() != other.len() {
             return false;
         }
-        let (guard, others) = (self.domain.enter_section(), other.domain.enter_section());
+        let (guard, others) = (self.tables.domain.enter_section(), other.tables.domain.enter_section());
         self.iter(guard.borrow()).all(|(key, value)| other.get(key, others.borrow()) == Some(value))
     }
 }

@@ -5,20 +5,23 @@ use core::iter::FusedIterator;
 use std::vec;
 
 use super::Entry;
-use crate::sync::{Domain, Owned};
+use crate::sync::{Domain, Owned, Shared};
 use crate::table::Tables;
-use crate::walk::Walk;
+use crate::table::entries::Entries;
+use crate::table::walk::Walk;
 
 /// An iterator over the entries of a map: see [`HashMap::iter`](super::HashMap::iter).
 pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> {
-    walk: Walk<'g, Entry<K, V>, D>,
-    /// Those of a bucket that are left, by their hashes.
-    entries: Vec<&'g Entry<K, V>>,
+    tables: &'g Tables<Entries<Entry<K, V>, D>>,
+    section: &'g D::Section,
+    walk: Walk,
+    /// Those of a step that are left.
+    entries: Vec<Shared<'g, Entry<K, V>>>,
 }
 
 impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Iter<'g, K, V, D> {
-    pub(super) fn new(tables: &'g Tables<Entry<K, V>, D>, section: &'g D::Section) -> Self {
-        Self { walk: Walk::new(tables, section), entries: Vec::new() }
+    pub(super) fn new(tables: &'g Tables<Entries<Entry<K, V>, D>>, section: &'g D::Section) -> Self {
+        Self { tables, section, walk: Walk::new(tables, section), entries: Vec::new() }
     }
 }
 
@@ -27,18 +30,12 @@ impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Ite
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            // A key that was removed and inserted again may be there twice.
-            while let Some(entry) = self.entries.pop() {
-                let mut same_hash = self.entries.iter().rev().take_while(|other| other.hash == entry.hash);
-                if !same_hash.any(|other| other.key == entry.key) {
-                    return Some(entry.pair());
-                }
+            if let Some(entry) = self.entries.pop() {
+                return entry.as_ref().map(Entry::pair);
             }
-            let entries = &mut self.entries;
-            if !self.walk.next(|_, entry| entries.push(entry)) {
+            if !self.walk.next(self.tables, (), self.section, &mut self.entries) {
                 return None;
             }
-            self.entries.sort_unstable_by_key(|entry| entry.hash);
         }
     }
 }
@@ -109,23 +106,5 @@ impl<K, V> FusedIterator for IntoIter<K, V> {}
 impl<K, V> fmt::Debug for IntoIter<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IntoIter").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use stillpoint::rcu;
-
-    use super::*;
-    use crate::HashMap;
-
-    /// As when it is removed and inserted again while a walk is in its bucket.
-    #[test]
-    fn key_that_a_walk_has_found_twice_is_returned_once() {
-        let (map, guard) = (HashMap::new(), rcu::enter());
-        let entries = [(1, 'a'), (2, 'b'), (1, 'c')].map(|(key, value)| Entry { key, value, hash: 7 });
-        let mut iter = Iter::new(&map.tables, &guard);
-        iter.entries.extend(&entries);
-        assert_eq!(iter.map(|(key, _)| key).collect::<Vec<_>>(), [&2, &1]);
     }
 }

@@ -48,8 +48,8 @@ where
 
     /// Returns the values of several keys, in their order.
     ///
-    /// For tables that are larger than the caches: it begins to fetch all buckets, and then all entries, before it looks
-    /// the first key up, so that the waits for memory overlap.
+    /// For tables that are larger than the caches: it begins to fetch all buckets, and then all entries, before it
+    /// looks the first key up, so that the waits for memory overlap.
     ///
     /// The lookups are not one: other threads may change the map between two of them.
     ///
@@ -71,11 +71,12 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.domain.check_section(guard);
+        self.tables.domain.check_section(guard);
         let hashes = keys.map(|key| hash_of(&self.hasher, key));
-        self.tables.prefetch(&hashes, guard);
+        self.tables.prefetch_entries(&hashes, guard);
         array::from_fn(|index| {
-            let is_it = |entry: &'g Entry<K, V>| keys[index].equivalent(&entry.key);
+            let key = keys[index];
+            let is_it = move |entry: &'g Entry<K, V>| key.equivalent(&entry.key);
             Some(&self.tables.find(hashes[index], is_it, guard)?.value)
         })
     }

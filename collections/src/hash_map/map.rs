@@ -3,37 +3,41 @@
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use std::collections::hash_map::RandomState;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use equivalent::Equivalent;
 use stillpoint::rcu::{DeferOptions, Global};
 
 use super::Entry;
-use super::attempts::{self, Attempts};
 use super::iter::{Iter, Keys, Values};
-use super::precedence::Precedence;
+use crate::attempts::{self, Attempts};
+use crate::free_list;
 use crate::hash::hash_of;
-use crate::spot::Spot;
-use crate::sync::{Domain, Owned};
+use crate::sync::{Domain, Owned, Shared};
 use crate::table::Tables;
-use crate::writer::Seen;
+use crate::table::entries::{Entries, Observed};
+use crate::turn::Turn;
 
 /// The entry that was stored, if one was, or the one that was not, if the map had changed.
-type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K, V>>>>;
+pub(super) type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K, V>>>>;
+
+/// What a lookup has seen of a key.
+pub(super) type ObservedKey<'g, K, V, D> = Observed<'g, Entry<K, V>, D>;
 
 /// A hash map that many threads use at the same time.
 ///
 /// A lookup takes a guard of the map's domain, and returns a reference that is valid as long as the guard. It writes
-/// nothing that other threads use, and never waits, also while the table grows or shrinks. Writers of different keys
-/// seldom wait for each other. Entries that are replaced or removed are dropped after a grace period.
+/// nothing that other threads use, and waits for no lock, also while the table grows or shrinks. Writers of different
+/// keys seldom wait for each other. Entries that are replaced or removed are dropped after a grace period.
 ///
-/// While the table grows or shrinks, a change moves the bucket of its key and at most eight others, each of six entries or
-/// seldom more. Only [`reserve`](Self::reserve) and [`shrink_to_fit`](Self::shrink_to_fit) move all.
+/// While the table grows or shrinks, a change moves the bucket of its key and at most eight others, each of six
+/// entries or seldom more. Only [`reserve`](Self::reserve) and [`shrink_to_fit`](Self::shrink_to_fit) move all.
 ///
 /// The parameter `D` is the domain: [`rcu::Global`](Global) if nothing else is said, another domain of `rcu` or
 /// `qsbr`, or an [`srcu::Domain`](stillpoint::srcu::Domain).
 ///
-/// Keys and values do not change in place. To change a value, [replace](Self::update) it, or let it contain atomics or
-/// a lock.
+/// Keys and values do not change in place. To change a value, [replace](Self::update) it, or let it contain atomics
+/// or a lock.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -77,23 +81,39 @@ type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K,
 ///
 /// # Panics
 ///
-/// All methods panic if the guard is one of another [`srcu::Domain`](stillpoint::srcu::Domain) than the map. A panic in
-/// a hasher, in `Eq`, or in a closure leaves the map as it was.
+/// All methods panic if the guard is one of another [`srcu::Domain`](stillpoint::srcu::Domain) than the map. A panic
+/// in a hasher, in `Eq`, or in a closure leaves the map as it was.
 ///
 /// Hashers, `Eq`, closures and destructors do not run while a lock of the map is held, so they may use the map. If a
-/// closure or `Eq` changes the entry of the key whose operation calls it, the operation tries again, with the new entry.
-/// So it does if another thread changes the entry first; if that happens again and again, other writers of the key
-/// wait until the closure returns, each for a second at most. The operation panics if its own code changes the entry in
-/// each of a thousand attempts.
+/// closure or `Eq` changes the entry of the key whose operation calls it, the operation tries again, with the new
+/// entry. So it does if another thread changes the entry first; if that happens again and again, other writers of the
+/// key wait until the closure returns, each for a second at most. The operation panics if its own code changes the
+/// entry in each of a thousand attempts. Entries of other keys count as its own if their hashes are equal.
+///
+/// Where a bucket has more entries than room, an operation whose `Eq` changes other entries of the bucket each time
+/// that it is called may never end: not even a lookup, which starts over if entries come and go meanwhile.
 pub struct HashMap<K, V, S = RandomState, D: Domain = Global>
 where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    pub(super) tables: Tables<Entry<K, V>, D>,
-    pub(super) precedence: Precedence,
+    pub(super) tables: Tables<Entries<Entry<K, V>, D>>,
+    pub(super) turn: Turn,
     pub(super) hasher: S,
-    pub(super) domain: D,
+    /// How entries are retired whose types are not known.
+    pub(super) options: DeferOptions,
+}
+
+// SAFETY: lends entries to several threads, and passes them from one to another: `K` and `V` are `Send` and `Sync`.
+// The compiler would find that out, but not for types of which a value contains a map of such values.
+unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send, D: Domain> Send
+    for HashMap<K, V, S, D>
+{
+}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync, D: Domain> Sync
+    for HashMap<K, V, S, D>
+{
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> HashMap<K, V> {
@@ -155,13 +175,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K, V, S, D> {
     /// [`new_in`](HashMap::new_in), with a hasher. Does not allocate.
     pub const fn with_hasher_in(hasher: S, domain: D) -> Self {
-        Self { tables: Tables::new(), precedence: Precedence::new(), hasher, domain }
+        Self { tables: Tables::new(domain), turn: Turn::new(), hasher, options: DeferOptions::new() }
     }
 
     /// [`with_capacity_in`](HashMap::with_capacity_in), with a hasher.
     #[track_caller]
     pub fn with_capacity_and_hasher_in(capacity: usize, hasher: S, domain: D) -> Self {
-        Self { tables: Tables::with_capacity(capacity), precedence: Precedence::new(), hasher, domain }
+        let tables = Tables::with_capacity(capacity, domain);
+        Self { tables, turn: Turn::new(), hasher, options: DeferOptions::new() }
     }
 
     /// Returns the number of entries.
@@ -179,7 +200,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     /// Returns the number of entries that the table has room for before it grows.
     #[track_caller]
     pub fn capacity(&self, guard: &D::Section) -> usize {
-        self.domain.check_section(guard);
+        self.tables.domain.check_section(guard);
         self.tables.capacity(guard)
     }
 
@@ -190,12 +211,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
 
     /// Returns the domain whose guards the methods take.
     pub fn domain(&self) -> &D {
-        &self.domain
+        &self.tables.domain
     }
 
     /// Returns an iterator over the entries, in no order.
     ///
-    /// It returns each entry once that is in the map from this call to the last one of `next`, whatever other threads do.
+    /// It returns each entry once that is in the map from this call to the last one of `next`, whatever other threads
+    /// do.
     ///
     /// ```
     /// use stillpoint::rcu;
@@ -207,7 +229,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     /// ```
     #[track_caller]
     pub fn iter<'g>(&'g self, guard: &'g D::Section) -> Iter<'g, K, V, D> {
-        self.domain.check_section(guard);
+        self.tables.domain.check_section(guard);
         Iter::new(&self.tables, guard)
     }
 
@@ -249,7 +271,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     /// ```
     #[must_use]
     pub const fn with_defer_options(mut self, options: DeferOptions) -> Self {
-        self.tables.options = options;
+        self.options = options;
         self
     }
 }
@@ -267,31 +289,16 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.domain.check_section(guard);
-        self.tables.find(hash_of(&self.hasher, key), |entry| key.equivalent(&entry.key), guard)
+        self.tables.domain.check_section(guard);
+        self.tables.find(hash_of(&self.hasher, key), move |entry| key.equivalent(&entry.key), guard)
     }
 
     #[inline(always)]
-    pub(super) fn look_up<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> Seen<'g, Entry<K, V>>
+    pub(super) fn look_up<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> ObservedKey<'g, K, V, D>
     where
         Q: Equivalent<K> + ?Sized,
     {
-        Seen::look_up(&self.tables, hash, |entry| key.equivalent(&entry.key), guard)
-    }
-
-    /// Looks a key up in the usual case, in which no operation has precedence.
-    #[inline(always)]
-    pub(super) fn spot<'g, Q>(
-        &self,
-        hash: u64,
-        key: &Q,
-        guard: &'g D::Section,
-    ) -> Option<Spot<'g, Entry<K, V>, D>>
-    where
-        Q: Equivalent<K> + ?Sized,
-    {
-        let spot = Spot::look_up(&self.tables, hash, |entry| key.equivalent(&entry.key), guard);
-        spot.filter(|_| self.precedence.is_free())
+        self.tables.observe(hash, |entry| key.equivalent(&entry.key), guard)
     }
 
     /// Begins an attempt to change an entry that needs no other code of the program than the comparison of keys.
@@ -300,32 +307,113 @@ where
     pub(super) fn attempt<'g, Q>(
         &self,
         attempts: &mut Attempts<'_>,
-        hash: u64,
         key: &Q,
         guard: &'g D::Section,
-    ) -> Seen<'g, Entry<K, V>>
+    ) -> ObservedKey<'g, K, V, D>
     where
         Q: Equivalent<K> + ?Sized,
     {
         let watch = attempts.begin();
-        let seen = self.look_up(hash, key, guard);
+        let observed = self.look_up(attempts.hash(), key, guard);
         attempts::end(watch);
-        seen
+        observed
     }
 
-    /// Makes the change that an attempt has prepared: see [`Seen::exchange`].
+    /// Makes the change that an attempt has prepared: see [`Tables::exchange`].
     #[inline(always)]
+    #[track_caller]
     pub(super) fn exchange<'g>(
         &self,
         attempts: &mut Attempts<'_>,
-        seen: &Seen<'g, Entry<K, V>>,
+        observed: &ObservedKey<'g, K, V, D>,
         new: Option<Owned<Entry<K, V>>>,
         guard: &'g D::Section,
     ) -> Exchanged<'g, K, V> {
-        attempts.give_way();
-        let new = seen.exchange(&self.tables, attempts.hash(), new, &self.domain, guard)?;
-        attempts::note_change(&self.precedence, attempts.hash());
+        attempts.wait();
+        self.exchange_now(attempts.hash(), observed, new, guard)
+    }
+
+    /// Removes the entry that an attempt has found, which the caller retires. Returns `false` if the map has changed.
+    #[track_caller]
+    pub(super) fn unlink(
+        &self,
+        attempts: &mut Attempts<'_>,
+        observed: &ObservedKey<'_, K, V, D>,
+        guard: &D::Section,
+    ) -> bool {
+        attempts.wait();
+        let is_done = self.tables.exchange(attempts.hash(), observed, None, guard).is_ok();
+        if is_done {
+            attempts::note_change(&self.turn, attempts.hash());
+        }
+        is_done
+    }
+
+    /// The first attempt, unless an operation has its turn.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn exchange_first<'g>(
+        &self,
+        hash: u64,
+        observed: &ObservedKey<'g, K, V, D>,
+        new: Option<Owned<Entry<K, V>>>,
+        guard: &'g D::Section,
+    ) -> Exchanged<'g, K, V> {
+        if self.turn.is_free() { self.exchange_now(hash, observed, new, guard) } else { Err(new) }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn exchange_now<'g>(
+        &self,
+        hash: u64,
+        observed: &ObservedKey<'g, K, V, D>,
+        new: Option<Owned<Entry<K, V>>>,
+        guard: &'g D::Section,
+    ) -> Exchanged<'g, K, V> {
+        let new = self.tables.exchange(hash, observed, new, guard)?;
+        attempts::note_change(&self.turn, hash);
+        // SAFETY: it is unlinked.
+        unsafe { self.retire(observed.entry) };
         Ok(new)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K, V, S, D> {
+    /// Has the domain dispose of an unlinked entry.
+    ///
+    /// # Safety
+    ///
+    /// As for `Domain::retire_shared`.
+    #[inline(always)]
+    unsafe fn retire(&self, entry: Shared<'_, Entry<K, V>>) {
+        let Some(bytes) = entry.as_ref().and_then(Entry::heap_bytes) else {
+            // SAFETY: the caller's contract.
+            return unsafe { self.tables.domain.retire_shared(entry, self.options) };
+        };
+        // It only owns memory, as far as is known of its type.
+        let options = self.options.heap_bytes(bytes).run_on_retiring_thread();
+        // SAFETY: the caller's contract; entries come from a `Box`.
+        unsafe {
+            let entry = entry.as_ptr().cast_mut().cast();
+            let drop = free_list::drop::<Entry<K, V>>;
+            self.tables.domain.retire_raw_with(entry, size_of::<Entry<K, V>>(), drop, options);
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> Drop for HashMap<K, V, S, D> {
+    /// Drops the entries, also those after one whose destructor panics, and then continues the panic.
+    fn drop(&mut self) {
+        let mut panic = None;
+        self.tables.take_all(|entry| {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(entry))) {
+                panic.get_or_insert(payload);
+            }
+        });
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
     }
 }
 
@@ -357,9 +445,10 @@ where
     V: fmt::Debug + Send + Sync + 'static,
     D: Domain,
 {
-    /// Shows the entries, but only their number in [`qsbr`](stillpoint::qsbr) domains, where a handle is needed for more.
+    /// Shows the entries, but only their number in [`qsbr`](stillpoint::qsbr) domains, where a handle is needed for
+    /// more.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.domain.with_section(|section| match section {
+        self.tables.domain.with_section(|section| match section {
             Some(section) => f.debug_map().entries(self.iter(section)).finish(),
             None => f.debug_struct("HashMap").field("len", &self.len()).finish_non_exhaustive(),
         })

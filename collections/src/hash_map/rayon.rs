@@ -5,7 +5,6 @@ use core::hash::{BuildHasher, Hash};
 
 use rayon::iter::{FromParallelIterator, IntoParallelIterator, ParallelExtend, ParallelIterator as _};
 use stillpoint::EnterSection;
-use stillpoint::rcu::RcuDomain;
 
 use super::{HashMap, Pinned};
 use crate::sync::Domain;
@@ -29,7 +28,7 @@ impl<'g, K, V, S, D> IntoParallelIterator for &'g Pinned<'_, K, V, S, D>
 where
     K: Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    D: RcuDomain,
+    D: EnterSection,
 {
     type Item = (&'g K, &'g V);
     type Iter = rayon::vec::IntoIter<(&'g K, &'g V)>;
@@ -48,7 +47,7 @@ where
 {
     fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
         entries.into_par_iter().for_each(|(key, value)| {
-            self.insert(key, value, self.domain.enter_section().borrow());
+            self.insert(key, value, self.tables.domain.enter_section().borrow());
         });
     }
 }

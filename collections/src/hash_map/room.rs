@@ -19,8 +19,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     /// If the table does not fit into the address space.
     #[track_caller]
     pub fn reserve(&self, additional: usize, guard: &D::Section) {
-        self.domain.check_section(guard);
-        if let Err(error) = self.tables.reserve(additional, &self.domain, guard) {
+        self.tables.domain.check_section(guard);
+        if let Err(error) = self.tables.reserve(additional, (), guard) {
             error.fail();
         }
     }
@@ -42,14 +42,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     /// ```
     #[track_caller]
     pub fn try_reserve(&self, additional: usize, guard: &D::Section) -> Result<(), TryReserveError> {
-        self.domain.check_section(guard);
-        self.tables.reserve(additional, &self.domain, guard).map_err(TryReserveError)
+        self.tables.domain.check_section(guard);
+        self.tables.reserve(additional, (), guard).map_err(TryReserveError)
     }
 
     /// Shrinks the table to its entries, and no longer keeps the room that was reserved.
     ///
-    /// That takes time in proportion to the table. Only reserved room needs it: a table shrinks by itself as entries are
-    /// removed, until it is as large as was reserved.
+    /// That takes time in proportion to the table. Only reserved room needs it: a table shrinks by itself as entries
+    /// are removed, until it is as large as was reserved.
     ///
     /// ```
     /// use stillpoint::rcu;
@@ -64,8 +64,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     /// ```
     #[track_caller]
     pub fn shrink_to_fit(&self, guard: &D::Section) {
-        self.domain.check_section(guard);
-        self.tables.shrink_to_fit(&self.domain, guard);
+        self.tables.domain.check_section(guard);
+        self.tables.shrink_to_fit((), guard);
     }
 }
 

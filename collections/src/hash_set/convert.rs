@@ -39,6 +39,8 @@ where
     D: Domain,
 {
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        let values = values.into_iter();
+        self.map.make_room(values.size_hint().0);
         for value in values {
             if self.map.get_mut(&value).is_none() {
                 self.map.extend([(value, ())]);
@@ -97,30 +99,6 @@ where
     S: BuildHasher,
     D: EnterSection,
 {
-}
-
-#[cfg(feature = "serde")]
-impl<T, S, D> serde::Serialize for HashSet<T, S, D>
-where
-    T: serde::Serialize + Eq + Send + Sync + 'static,
-    D: EnterSection,
-{
-    fn serialize<R: serde::Serializer>(&self, serializer: R) -> Result<R::Ok, R::Error> {
-        let guard = self.domain().enter_section();
-        serializer.collect_seq(self.iter(guard.borrow()).collect::<Vec<_>>())
-    }
-}
-
-#[cfg(feature = "serde")]
-impl<'de, T, S, D> serde::Deserialize<'de> for HashSet<T, S, D>
-where
-    T: serde::Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
-    S: BuildHasher + Default,
-    D: Domain + Default,
-{
-    fn deserialize<R: serde::Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
-        Ok(Vec::deserialize(deserializer)?.into_iter().collect())
-    }
 }
 
 #[cfg(feature = "rayon")]

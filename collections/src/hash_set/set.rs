@@ -216,6 +216,38 @@ where
         Some(self.map.remove_entry(value, guard)?.0)
     }
 
+    /// Returns an iterator over the values that both sets have.
+    ///
+    /// Of values that other threads insert or remove at the same time, it may return some: so do
+    /// [`union`](Self::union) and [`is_subset`](Self::is_subset).
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashSet;
+    ///
+    /// let (even, small) = (HashSet::from([2, 4, 6]), HashSet::from([1, 2]));
+    /// let guard = rcu::enter();
+    /// assert!(even.intersection(&small, &guard).eq(&[2]));
+    /// assert_eq!(even.union(&small, &guard).count(), 4);
+    /// assert!(HashSet::from([2]).is_subset(&small, &guard));
+    /// ```
+    #[track_caller]
+    pub fn intersection<'g>(&'g self, other: &'g Self, guard: &'g D::Section) -> impl Iterator<Item = &'g T> {
+        self.iter(guard).filter(move |value| other.contains(*value, guard))
+    }
+
+    /// Returns an iterator over the values that one of the sets has, or both.
+    #[track_caller]
+    pub fn union<'g>(&'g self, other: &'g Self, guard: &'g D::Section) -> impl Iterator<Item = &'g T> {
+        self.iter(guard).chain(other.iter(guard).filter(move |value| !self.contains(*value, guard)))
+    }
+
+    /// Returns `true` if the other set has all values of this one.
+    #[track_caller]
+    pub fn is_subset(&self, other: &Self, guard: &D::Section) -> bool {
+        self.iter(guard).all(|value| other.contains(value, guard))
+    }
+
     /// Keeps the values for which `f` returns `true`: see [`HashMap::retain`].
     #[track_caller]
     pub fn retain(&self, mut f: impl FnMut(&T) -> bool, guard: &D::Section) {

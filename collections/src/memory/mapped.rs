@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use libc::{MADV_DONTNEED, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MAP_FAILED, madvise, mmap, munmap};
 
 /// Memory from this size on is mapped.
 pub const LARGE: usize = 64 << 10;
@@ -13,40 +13,36 @@ const PIECE: usize = 4 << 20;
 /// The size of a huge page, on most machines.
 const HUGE: usize = 2 << 20;
 
-/// Maps `size` bytes, without huge pages: at such an address that it can have them. Returns null if there is no memory.
+/// Maps `size` bytes, without huge pages: at such an address that it can have them. Returns null if there is no
+/// memory.
 pub fn map(size: usize) -> *mut u8 {
-    try_map(size).unwrap_or(ptr::null_mut())
-}
-
-fn try_map(size: usize) -> rustix::io::Result<*mut u8> {
     debug_assert!(size % LARGE == 0);
     // As much more as the address may need to be aligned.
     let more = if size < HUGE { 0 } else { HUGE };
-    // SAFETY: new mappings, of which the ends are given back.
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: new mappings, of which the ends are given back. If that fails, only addresses are lost.
     unsafe {
-        let all = mmap_anonymous(
-            ptr::null_mut(),
-            size + more,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
-        )?;
+        let all = mmap(ptr::null_mut(), size + more, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        if all == MAP_FAILED {
+            return ptr::null_mut();
+        }
         if more == 0 {
-            return Ok(all.cast());
+            return all.cast();
         }
         let before = all.addr().next_multiple_of(HUGE) - all.addr();
         let start = all.byte_add(before);
         if before > 0 {
-            munmap(all, before)?;
+            munmap(all, before);
         }
-        munmap(start.byte_add(size), more - before)?;
+        munmap(start.byte_add(size), more - before);
         // Without the advice, some systems have huge pages everywhere.
-        let _ = madvise(start, size, Advice::LinuxNoHugepage);
-        Ok(start.cast())
+        madvise(start, size, MADV_NOHUGEPAGE);
+        start.cast()
     }
 }
 
-/// Allows huge pages. Without them, most lookups in a large table wait for the address translation too. A page that is
-/// used already stays as it is, until the kernel comes to it.
+/// Allows huge pages. Without them, most lookups in a large table wait for the address translation too. A page that
+/// is used already stays as it is, until the kernel comes to it.
 ///
 /// # Safety
 ///
@@ -54,14 +50,14 @@ fn try_map(size: usize) -> rustix::io::Result<*mut u8> {
 pub unsafe fn allow_huge_pages(start: *mut u8, size: usize) {
     if size >= HUGE {
         // SAFETY: the caller's contract; changes no contents. An error: it is slower.
-        let _ = unsafe { madvise(start.cast(), size, Advice::LinuxHugepage) };
+        unsafe { madvise(start.cast(), size, MADV_HUGEPAGE) };
     }
 }
 
 /// Gives memory back, its pages in pieces: the kernel lets no other thread change mappings while it removes one.
 ///
-/// Without yields in between: a thread that is throttled may wait for this one, which would wait for every thread that can
-/// run.
+/// Without yields in between: a thread that is throttled may wait for this one, which would wait for every thread
+/// that can run.
 ///
 /// # Safety
 ///
@@ -69,10 +65,8 @@ pub unsafe fn allow_huge_pages(start: *mut u8, size: usize) {
 pub unsafe fn unmap(start: *mut u8, size: usize) {
     for offset in (0..size).step_by(PIECE) {
         // SAFETY: the caller's contract. An error: the pages go with the mapping.
-        let _ = unsafe {
-            madvise(start.byte_add(offset).cast(), PIECE.min(size - offset), Advice::LinuxDontNeed)
-        };
+        unsafe { madvise(start.byte_add(offset).cast(), PIECE.min(size - offset), MADV_DONTNEED) };
     }
     // SAFETY: the caller's contract. It may fail if it would split a mapping: only addresses are lost then.
-    let _ = unsafe { munmap(start.cast(), size) };
+    unsafe { munmap(start.cast(), size) };
 }

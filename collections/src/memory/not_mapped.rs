@@ -1,5 +1,5 @@
-//! Systems other than Linux: all memory is allocated. Their allocators take large zeroed memory from the system, which
-//! provides its pages when they are used.
+//! Systems other than Linux: all memory is allocated. Their allocators take large zeroed memory from the system,
+//! which provides its pages when they are used.
 
 /// No memory is as large.
 pub const LARGE: usize = 1 << (usize::BITS - 1);

@@ -1,99 +1,137 @@
-//! Tests of when and how tables are resized.
+//! Tests of when and how tables are resized, and of lookups beside a locked chain.
 
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::cell::Cell;
 
-use stillpoint::rcu::{self, Global};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{DeferOptions, Global, enter};
 
+use super::entries::{Entries, Hashed};
+use super::resize::{MOVES, SHARE};
 use super::*;
-use crate::bucket::CHAINED;
-use crate::stripes::SUMS;
-use crate::writer::Seen;
+use crate::copy_map::plain::{Pair, encode};
+use crate::hash::mix;
 
 struct Entry(u64);
 
 impl Hashed for Entry {
     fn hash(&self) -> u64 {
-        BuildHasherDefault::<DefaultHasher>::new().hash_one(self.0)
+        mix(self.0)
     }
 }
 
-type Map = Tables<Entry, Global>;
+type Map = Tables<Entries<Entry, Global>>;
+type Numbers = Tables<Pair<u64, u64>>;
 
 /// Inserts a key, or removes it.
 fn change(map: &Map, key: u64, is_there: bool) {
-    let (entry, section) = (Entry(key), rcu::enter());
-    let hash = entry.hash();
-    let seen = Seen::look_up(map, hash, |entry| entry.0 == key, &section);
-    let new = is_there.then(|| Owned::new(entry));
-    assert!(seen.exchange(map, hash, new, &Global, &section).is_ok());
+    let section = enter();
+    let observed = map.observe(mix(key), |entry| entry.0 == key, &section);
+    let new = is_there.then(|| Owned::new(Entry(key)));
+    assert!(map.exchange(mix(key), &observed, new, &section).is_ok());
+    // SAFETY: it is unlinked.
+    unsafe { Global.retire_shared(observed.entry, DeferOptions::new()) };
 }
 
-fn buckets(map: &Map) -> usize {
-    map.current(&rcu::enter()).map_or(0, Table::len)
+fn buckets<S: Shape<Domain = Global>>(map: &Tables<S>) -> usize {
+    map.current(&enter()).map_or(0, Table::len)
 }
 
-/// As on a machine with many CPUs.
-#[test]
-fn removals_from_a_nearly_sparse_table_seldom_count_all_stripes() {
-    const STRIPES: usize = 256;
-    let mut map = Map::new();
-    map.stripes = Stripes::of(STRIPES);
-    let mut keys = 0..;
-    let mut insert = || change(&map, keys.next().expect("no end"), true);
-    while buckets(&map) < 8 * STRIPES {
-        insert();
-    }
-    let mut oldest = 0..;
-    let mut remove = || change(&map, oldest.next().expect("no end"), false);
-    let nearly = buckets(&map) + buckets(&map) / 16;
-    while map.len() > nearly {
-        remove();
-    }
-    let (table, before) = (buckets(&map), SUMS.get());
-    let rounds = 4_000;
-    for _ in 0..rounds {
-        insert();
-        remove();
-    }
-    let sums = SUMS.get() - before;
-    assert!(sums < rounds / 16, "{sums} of {rounds} removals have counted all stripes");
-    assert_eq!(buckets(&map), table);
-    // The table still shrinks once it is sparse.
-    while map.len() > 0 {
-        remove();
-    }
-    assert!(buckets(&map) <= table / 2, "{table} to {}", buckets(&map));
-}
-
-#[test]
-fn change_moves_no_more_than_its_bucket_and_its_share() {
-    const MOST: usize = 1 << 14;
-    let map = Map::new();
-    let mut longest = 0;
-    let mut counted = |key, is_there| {
+/// Inserts so many keys, and removes them.
+fn grow_and_shrink<S: Shape<Domain = Global>>(map: &Tables<S>, change: impl Fn(u64, bool)) {
+    const MOST: u64 = 1 << 14;
+    let longest = Cell::new(0);
+    let counted = |key, is_there| {
         let before = MOVES.get();
-        change(&map, key, is_there);
-        longest = longest.max(MOVES.get() - before);
+        change(key, is_there);
+        longest.set(longest.get().max(MOVES.get() - before));
     };
-    (0..MOST as u64).for_each(|key| counted(key, true));
-    let grown = buckets(&map);
-    (0..MOST as u64).for_each(|key| counted(key, false));
-    assert_eq!(longest, 1 + SHARE);
-    assert!(grown >= MOST / (2 * FULL) && buckets(&map) < grown / 2, "{grown} to {}", buckets(&map));
+    (0..MOST).for_each(|key| counted(key, true));
+    let grown = buckets(map);
+    assert_eq!(map.len() as u64, MOST);
+    (0..MOST).for_each(|key| counted(key, false));
+    assert_eq!((longest.get(), map.len()), (1 + SHARE, 0));
+    assert!(
+        grown * S::ROOM / 4 >= MOST as usize / 2 && buckets(map) < grown / 2,
+        "{grown} to {}",
+        buckets(map)
+    );
+}
+
+#[test]
+fn change_moves_no_more_than_its_chain_and_its_share() {
+    let map = Map::new(Global);
+    grow_and_shrink(&map, |key, is_there| change(&map, key, is_there));
+    let map = Numbers::new(Global);
+    grow_and_shrink(&map, |key, is_there| {
+        let (hash, key, section) = (mix(key), encode(&key), enter());
+        if is_there {
+            map.upsert(hash, &key, |_| key, &|key| mix(key[0]), &section);
+        } else {
+            assert!(map.remove(hash, &key, &|key| mix(key[0]), &section).is_some());
+        }
+    });
 }
 
 #[test]
 fn overflow_buckets_belong_to_the_size_of_a_table_and_are_unlinked() {
-    let (map, section) = (Map::new(), rcu::enter());
-    change(&map, 0, true);
-    let table = map.current(&section).expect("a table");
+    let tables = Numbers::with_capacity(100, Global);
+    let section = enter();
+    let insert = |key: u64| tables.upsert(0, &encode(&key), |_| encode(&key), &|_| 0, &section);
+    insert(0);
+    let table = tables.current(&section).expect("a table");
     let before = table.size();
-    // So many of each bucket, on average, that some have no room.
-    (1..(FULL * table.len()) as u64).for_each(|key| change(&map, key, true));
-    assert!(table.size() >= before + size_of::<Bucket<Entry, Global>>(), "{before}, {}", table.size());
+    (1..20).for_each(|key| _ = insert(key));
+    assert!(table.size() >= before + 2 * 128, "{before}, {}", table.size());
     // They are unlinked when they are empty.
-    let is_chained = || table.buckets.iter().any(|bucket| bucket.own_header() & CHAINED != 0);
-    assert!(is_chained());
-    (0..(FULL * table.len()) as u64).for_each(|key| change(&map, key, false));
-    assert!(!is_chained());
+    (0..20).for_each(|key| _ = tables.remove(0, &encode(&key), &|_| 0, &section));
+    let mut slots = 0;
+    assert!(table.chain(0).snapshot(&section, |_| slots += 1).is_ok_and(|version| version.is_some()));
+    assert_eq!(slots, <Pair<u64, u64>>::SLOTS);
+}
+
+/// As in a signal handler that has interrupted a writer of the bucket, or in the child of a fork.
+#[test]
+fn lookup_beside_a_locked_chain_does_not_wait() {
+    let tables = Numbers::new(Global);
+    let (key, value, other) = (encode(&1_u64), encode(&2_u64), encode(&3_u64));
+    let section = enter();
+    tables.upsert(0, &key, |_| value, &|_| 0, &section);
+    let chain = tables.current(&section).expect("a table").chain(0);
+    let mut locked = chain.lock().expect("it has not moved");
+    let get = |key| tables.get(0, key, &section);
+    assert_eq!((get(&key), get(&other)), (Some(value), None));
+    locked.add(0, [&other, &value]);
+    assert_eq!((get(&key), get(&other)), (Some(value), None));
+    drop(locked);
+    assert_eq!((get(&key), get(&other)), (Some(value), Some(value)));
+
+    let map = Map::new(Global);
+    change(&map, 1, true);
+    let has = |key| map.find(mix(key), |entry| entry.0 == key, &section).is_some();
+    let locked = map.current(&section).expect("a table").chain(mix(1)).lock();
+    assert_eq!((has(1), has(2)), (true, false));
+    drop(locked);
+}
+
+/// The comparison of each key inserts another one: a lookup starts over only if a bucket of its chain is unlinked.
+#[test]
+fn lookup_in_a_long_chain_ends_beside_insertions() {
+    const HASH: u64 = 7;
+    let (map, section) = (Map::with_capacity(1000, Global), enter());
+    let insert = |key| {
+        let observed = map.observe(HASH, |entry| entry.0 == key, &section);
+        assert!(map.exchange(HASH, &observed, Some(Owned::new(Entry(key))), &section).is_ok());
+    };
+    (0..100).for_each(insert);
+    let compared = Cell::new(0);
+    let found = map.find(
+        HASH,
+        |entry| {
+            compared.set(compared.get() + 1);
+            insert(1000 + compared.get());
+            entry.0 == 0
+        },
+        &section,
+    );
+    assert!(found.is_some() && compared.get() <= 110, "{} comparisons", compared.get());
 }

@@ -117,7 +117,13 @@ fn run<K: Numbered + std::hash::Hash + Eq, V: Numbered>(mask: u64, program: &[Op
             Op::RemoveIf(k, v) => {
                 let removed = map.remove_if(&key(k), |found| found == value(v));
                 let is_it = model.get(&k) == Some(&v);
-                assert_eq!(number(removed), is_it.then(|| model.remove(&k)).flatten());
+                let model = if is_it {
+                    Ok(model.remove(&k))
+                } else {
+                    model.get(&k).map_or(Ok(None), |&stays| Err(stays))
+                };
+                let byte = |value: V| value.number() as u8;
+                assert_eq!(removed.map(number).map_err(byte), model);
             }
             Op::Get(k) => {
                 assert_eq!(number(map.get(&key(k))), model.get(&k).copied());

@@ -6,4 +6,3 @@ mod fuzz;
 #[path = "../hash_map/hashers.rs"]
 mod hashers;
 mod reentrancy;
-mod torture;

@@ -1,9 +1,10 @@
 //! Code of the program that uses the map whose operation calls it, or panics.
 
 use std::cell::Cell;
-use std::hash::{BuildHasher, DefaultHasher, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bytemuck::{CheckedBitPattern, NoUninit};
 use stillpoint_collections::CopyMap;
 use support::deadline::deadline;
 
@@ -88,4 +89,64 @@ fn hasher_that_panics_loses_no_entry_and_no_resize() {
     assert!((0..2 * entries).all(|key| map.get(&key) == Some(key)));
     assert_eq!((map.len() as u64, map.iter().count() as u64), (2 * entries, 2 * entries));
     assert!(map.capacity() > room, "the table is still being resized");
+}
+
+#[test]
+#[should_panic(expected = "changes")]
+fn closure_that_always_changes_its_own_entry_panics() {
+    let map = CopyMap::from([(1, 1)]);
+    map.update(&1, |value| {
+        map.fetch_add(1, 1);
+        value + 1
+    });
+}
+
+/// A value whose check replaces the entry of key 1, if it is told to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(transparent)]
+struct Checked(u64);
+
+thread_local!(static REPLACES: Cell<bool> = const { Cell::new(false) });
+
+static CHECKED: CopyMap<u64, Checked, BuildHasherDefault<DefaultHasher>> =
+    CopyMap::with_hasher(BuildHasherDefault::new());
+
+// SAFETY: a number.
+unsafe impl NoUninit for Checked {}
+
+// SAFETY: all numbers are valid.
+unsafe impl CheckedBitPattern for Checked {
+    type Bits = u64;
+
+    fn is_valid_bit_pattern(_: &u64) -> bool {
+        if REPLACES.take() {
+            CHECKED.insert(1, Checked(5));
+        }
+        true
+    }
+}
+
+#[test]
+fn check_of_a_value_may_use_the_map() {
+    let _running = deadline();
+    let value = Checked(1);
+    let operations: [&dyn Fn(); 11] = [
+        &|| _ = CHECKED.get(&1),
+        &|| _ = CHECKED.get_many([&1, &2]),
+        &|| _ = CHECKED.insert(1, value),
+        &|| _ = CHECKED.remove(&1),
+        &|| _ = CHECKED.remove_if(&1, |_| true),
+        &|| _ = CHECKED.compare_exchange(1, None, value),
+        &|| _ = CHECKED.get_or_insert(1, value),
+        &|| _ = CHECKED.update(&1, |_| value),
+        &|| CHECKED.retain(|_, _| false),
+        &|| CHECKED.clear(),
+        &|| assert_eq!(CHECKED.iter().count(), 1),
+    ];
+    for (number, operation) in operations.iter().enumerate() {
+        CHECKED.insert(1, value);
+        REPLACES.set(true);
+        operation();
+        assert!(!REPLACES.get(), "operation {number} checks no value");
+    }
 }

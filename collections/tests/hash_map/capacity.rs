@@ -3,60 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use crate::hashers::{MASKS, Masked};
 use stillpoint::rcu;
 use stillpoint_collections::HashMap;
 use support::deadline::deadline;
-
-#[test]
-fn table_grows_and_shrinks() {
-    for &mask in MASKS {
-        let count = if mask == u64::MAX { 10_000 } else { 500 };
-        let map = HashMap::with_hasher(Masked(mask));
-        let guard = rcu::enter();
-        for key in 0..count {
-            assert_eq!(map.insert(key, key + 1, &guard), None);
-        }
-        assert!((0..count).all(|key| map.get(&key, &guard) == Some(&(key + 1))));
-        assert_eq!((map.get(&count, &guard), map.len()), (None, count));
-        let grown = map.capacity(&guard);
-        for key in 0..count - 1 {
-            assert_eq!(map.remove(&key, &guard), Some(&(key + 1)));
-        }
-        assert_eq!(map.iter(&guard).collect::<Vec<_>>(), [(&(count - 1), &count)]);
-        if mask == u64::MAX {
-            assert!(
-                grown >= count && map.capacity(&guard) < grown / 16,
-                "{} to {}",
-                grown,
-                map.capacity(&guard)
-            );
-        }
-    }
-}
-
-#[test]
-fn table_grows_only_with_its_entries() {
-    let map = HashMap::with_hasher(Masked(0));
-    let guard = rcu::enter();
-    map.insert(0, (), &guard);
-    let first = map.capacity(&guard);
-    (1..first).for_each(|key| _ = map.insert(key, (), &guard));
-    assert_eq!(map.capacity(&guard), first);
-}
-
-#[test]
-fn table_does_not_shrink_below_its_capacity() {
-    let map = HashMap::with_capacity(10_000);
-    let guard = rcu::enter();
-    let capacity = map.capacity(&guard);
-    assert!(capacity >= 10_000);
-    (0..10_000).for_each(|key| _ = map.insert(key, (), &guard));
-    map.clear(&guard);
-    assert_eq!((map.capacity(&guard), map.len()), (capacity, 0));
-    map.reserve(50_000, &guard);
-    assert!(map.capacity(&guard) >= 50_000);
-}
 
 #[test]
 fn reserved_room_stays_until_the_map_is_shrunk() {
@@ -82,6 +31,17 @@ fn reserved_room_stays_until_the_map_is_shrunk() {
 }
 
 #[test]
+fn map_of_a_known_size_begins_with_its_room_and_does_not_keep_it() {
+    const ENTRIES: u32 = if cfg!(miri) { 300 } else { 10_000 };
+    let guard = rcu::enter();
+    let capacity = HashMap::<u32, ()>::with_capacity(ENTRIES as usize).capacity(&guard);
+    let map: HashMap<u32, ()> = (0..ENTRIES).map(|key| (key, ())).collect();
+    assert_eq!((map.capacity(&guard), map.clone().capacity(&guard)), (capacity, capacity));
+    (0..ENTRIES).for_each(|key| _ = map.remove(&key, &guard));
+    assert!(map.capacity(&guard) < capacity / 2);
+}
+
+#[test]
 fn table_shrinks_by_half_at_a_time() {
     let _running = deadline();
     let map = HashMap::new();
@@ -95,7 +55,7 @@ fn table_shrinks_by_half_at_a_time() {
         assert!(now == capacity || now == capacity / 2, "{capacity} to {now}");
         capacity = now;
     }
-    assert!(capacity <= 16 * least, "{capacity} remain, {least} is the least");
+    assert!(capacity <= 64 * least, "{capacity} remain, {least} is the least");
 }
 
 #[test]

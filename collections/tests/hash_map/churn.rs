@@ -1,6 +1,7 @@
 //! Entries that come and go, most of them of types that only own memory: the threads that remove them free them.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use crate::hashers::Masked;
@@ -30,6 +31,35 @@ fn removed_entry_stays_as_it_was_while_its_reader_is_inside() {
         });
         outside.wait();
         assert_eq!(first.map(String::as_str), Some("the first"));
+    });
+}
+
+/// Readers keep the keys of entries that others replace, whose `String`s those pass on, and then remove.
+#[test]
+fn string_that_was_passed_on_stays_while_readers_of_any_of_its_entries_are_inside() {
+    let _running = deadline();
+    let (map, writing) = (HashMap::<String, u64>::new(), AtomicUsize::new(2));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    let guard = rcu::enter();
+                    map.update_or_insert("the key", |count| count + 1, 1, &guard);
+                    match round % 16 {
+                        0 => _ = map.remove("the key", &guard),
+                        8 => _ = map.insert("the key".to_owned(), 7, &guard),
+                        _ => {}
+                    }
+                }
+                writing.fetch_sub(1, Relaxed);
+            });
+        }
+        while writing.load(Relaxed) > 0 {
+            let guard = rcu::enter();
+            let keys: Vec<_> = (0..8).filter_map(|_| Some(map.get_key_value("the key", &guard)?.0)).collect();
+            thread::yield_now();
+            assert!(keys.into_iter().all(|key| key == "the key"));
+        }
     });
 }
 

@@ -113,7 +113,7 @@ fn map_is_collected_in_domains_of_all_kinds() {
     drop(handle);
     let rcu: HashMap<u32, u32> = pairs().collect();
     assert!(rcu == srcu && rcu == rcu.clone() && srcu.clone() == rcu);
-    rcu.pin().update(7, |_| 8);
+    rcu.pin().update(&7, |_| 8);
     assert!(rcu != srcu);
     rcu.pin().remove(&7);
     assert!(rcu != srcu);

@@ -3,7 +3,7 @@
 use stillpoint_collections::HashMap;
 use stillpoint_collections::hash_map::Equivalent;
 
-/// A key of two parts, without a tuple to borrow.
+/// A key of two parts, without a tuple to borrow. Its hash is that of the tuple, as both hash their fields in order.
 #[derive(Hash)]
 struct Parts<'a>(&'a str, u32);
 
@@ -19,29 +19,60 @@ fn entry_is_found_by_an_equivalent_key() {
     assert_eq!(map.pin().get(&Parts("a", 1)), Some(&7));
     assert_eq!(map.pin().get_many([&Parts("a", 2), &Parts("a", 1)]), [None, Some(&7)]);
     assert_eq!(map.get_mut(&Parts("a", 1)), Some(&mut 7));
-    assert_eq!(map.pin().remove(&Parts("a", 1)), Some(&7));
+    assert_eq!(map.pin().update(&Parts("a", 1), |old| old + 1), Some(&8));
+    assert_eq!(map.pin().remove_if(&Parts("a", 1), |_, _| false), Err((&("a".to_owned(), 1), &8)));
+    assert_eq!(map.pin().remove(&Parts("a", 1)), Some(&8));
 }
 
 #[cfg(feature = "serde")]
 #[test]
 fn maps_and_sets_are_written_and_read() {
-    use stillpoint_collections::HashSet;
+    use std::fmt::Debug;
 
-    let map: HashMap<String, u32> = (0..100).map(|key| (key.to_string(), key)).collect();
-    let text = serde_json::to_string(&map).expect("text");
-    assert_eq!(serde_json::from_str::<HashMap<String, u32>>(&text).expect("a map"), map);
-    assert!(serde_json::from_str::<HashMap<String, u32>>("[1]").is_err());
-    let set: HashSet<u32> = (0..100).collect();
-    let text = serde_json::to_string(&set).expect("text");
-    assert_eq!(serde_json::from_str::<HashSet<u32>>(&text).expect("a set"), set);
+    use serde::{Serialize, de::DeserializeOwned};
+    use stillpoint_collections::{CopyMap, HashSet};
+
+    fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(written: T) {
+        let text = serde_json::to_string(&written).expect("text");
+        assert_eq!(serde_json::from_str::<T>(&text).expect("what was written"), written);
+        assert!(serde_json::from_str::<T>("7").is_err());
+    }
+    check::<HashMap<String, u32>>((0..100).map(|key| (key.to_string(), key)).collect());
+    check::<CopyMap<u32, [u8; 2]>>((0..100).map(|key| (key, [key as u8, 1])).collect());
+    check::<HashSet<u32>>((0..100).collect());
+}
+
+/// Whether a tree is `Serialize` is not asked to find that out.
+#[cfg(feature = "serde")]
+#[test]
+fn maps_of_trees_are_written_and_read() {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Debug, Default, PartialEq)]
+    struct Tree(HashMap<String, Tree>);
+    impl Serialize for Tree {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            self.0.serialize(serializer)
+        }
+    }
+    impl<'de> Deserialize<'de> for Tree {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            HashMap::deserialize(deserializer).map(Tree)
+        }
+    }
+
+    let leaves = ["usr", "etc"].map(|name| (name.to_owned(), Tree::default()));
+    let tree = Tree(HashMap::from([("/".to_owned(), Tree(leaves.into_iter().collect()))]));
+    let text = serde_json::to_string(&tree).expect("text");
+    assert_eq!(serde_json::from_str::<Tree>(&text).expect("a tree"), tree);
 }
 
 #[cfg(feature = "rayon")]
 #[test]
-#[cfg_attr(miri, ignore = "threads of rayon's pool do not end")]
+#[cfg_attr(miri, ignore = "threads of rayon's pool outlive `main`")]
 fn maps_and_sets_are_made_and_read_in_parallel() {
     use rayon::prelude::*;
-    use stillpoint_collections::HashSet;
+    use stillpoint_collections::{CopyMap, HashSet};
 
     let map: HashMap<u32, u32> = (0..10_000).into_par_iter().map(|key| (key, 1)).collect();
     let pinned = map.pin();
@@ -49,6 +80,9 @@ fn maps_and_sets_are_made_and_read_in_parallel() {
     (&map).par_extend((0..20_000).into_par_iter().map(|key| (key, 2)));
     drop(pinned);
     assert_eq!(map.into_par_iter().map(|(_, value)| value).sum::<u32>(), 40_000);
+    let map: CopyMap<u32, u32> = (0..10_000).into_par_iter().map(|key| (key, 1)).collect();
+    (&map).par_extend((0..20_000).into_par_iter().map(|key| (key, 2)));
+    assert_eq!((&map).into_par_iter().map(|(_, value)| value).sum::<u32>(), 40_000);
     let set: HashSet<u32> = (0..10_000).into_par_iter().collect();
     assert_eq!(set.into_par_iter().count(), 10_000);
 }

@@ -15,4 +15,3 @@ mod reentrancy;
 mod retain;
 mod set;
 mod slow_closures;
-mod torture;

@@ -1,8 +1,8 @@
 //! Threads with keys of their own beside others: behaviour that the tests of scc 3 and dashmap 6 check too.
 //!
-//! Of those tests, some have no counterpart: those of locks (`try_get`, guards that are held), of entries and cursors, of
-//! `async` methods, and of values that borrow, which are not `'static` as ours must be. Equivalent keys, reserved room,
-//! values that are dropped once, and what the owner of a map does, are checked in the other files.
+//! Of those tests, some have no counterpart: those of locks (`try_get`, guards that are held), of entries and
+//! cursors, of `async` methods, and of values that borrow, which are not `'static` as ours must be. Equivalent keys,
+//! reserved room, values that are dropped once, and what the owner of a map does, are checked in the other files.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -84,31 +84,31 @@ fn operations_on_own_keys_return_what_the_thread_has_left_there() {
     let map = Map::new();
     with_ranges(|range| {
         for key in range.clone() {
-            assert_eq!(map.update(key, |value| value + 1, &rcu::enter()), None);
+            assert_eq!(map.update(&key, |value| value + 1, &rcu::enter()), None);
         }
         for key in range.clone() {
             let guard = rcu::enter();
             match key % 3 {
-                0 => assert_eq!(map.get_or_insert(key, key, &guard), &key),
-                1 => assert_eq!(map.update_or_insert(key, |_| 0, key, &guard), &key),
+                0 => assert_eq!(map.get_or_insert(&key, key, &guard), &key),
+                1 => assert_eq!(map.update_or_insert(&key, |_| 0, key, &guard), &key),
                 _ => assert_eq!(map.insert(key, key, &guard), None),
             }
         }
         for key in range.clone() {
             let guard = rcu::enter();
             let changed = if key % 2 == 0 {
-                map.update(key, |value| value + 1, &guard)
+                map.update(&key, |value| value + 1, &guard)
             } else {
-                map.modify(key, |value| *value += 1, &guard)
+                map.modify(&key, |value| *value += 1, &guard)
             };
             assert_eq!(changed, Some(&(key + 1)));
         }
         for key in range {
             let guard = rcu::enter();
             assert_eq!(map.get(&key, &guard), Some(&(key + 1)));
-            assert_eq!(map.remove_if(&key, |_, &value| value == key, &guard), None);
+            assert_eq!(map.remove_if(&key, |_, &value| value == key, &guard), Err((&key, &(key + 1))));
             let removed = map.remove_if(&key, |_, &value| value == key + 1, &guard);
-            assert_eq!(removed, Some((&key, &(key + 1))));
+            assert_eq!(removed, Ok(Some((&key, &(key + 1)))));
             assert_eq!((map.get(&key, &guard), map.remove(&key, &guard)), (None, None));
         }
     });

@@ -3,19 +3,20 @@
 use std::cell::Cell;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 use crate::hashers::{MASKS, Masked};
 use stillpoint::Domain as _;
 use stillpoint::rcu::{self, Global};
 use stillpoint_collections::HashMap;
-use stillpoint_collections::hash_map::Operation;
 use support::deadline::deadline;
 
 thread_local!(static PANICS: Cell<bool> = const { Cell::new(false) });
 
 /// A key whose comparison panics if the thread says so, and uses a map.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Key(u32);
 
 static COMPARED: HashMap<Key, u32, BuildHasherDefault<DefaultHasher>> =
@@ -67,55 +68,31 @@ fn panic_or_change_in_a_comparison_leaves_the_map_whole() {
     assert_eq!(COMPARED.insert(Key(9), 10, &guard), Some(&9));
     assert_eq!(COMPARED.get(&Key(100), &guard), Some(&100));
     assert!(
-        catch_unwind(AssertUnwindSafe(|| COMPARED.update(Key(1), |_| panic!("closure"), &guard))).is_err()
+        catch_unwind(AssertUnwindSafe(|| COMPARED.update(&Key(1), |_| panic!("closure"), &guard))).is_err()
     );
     assert_eq!((COMPARED.len(), COMPARED.remove(&Key(1), &guard)), (21, Some(&1)));
 }
 
-/// Changes an entry in each call of the closure of an operation on the same key.
+/// Each thread holds a reference to the entry that the other one replaces.
 #[test]
-fn closure_that_always_changes_its_own_entry_panics() {
+fn insertions_wait_for_no_reference() {
     let _running = deadline();
-    let map = HashMap::from([(1, 0), (2, 0)]);
-    let guard = rcu::enter();
-    let replace = || {
-        map.insert(1, 0, &guard);
-    };
-    let operations: [&dyn Fn(); 3] = [
-        &|| {
-            map.update(
-                1,
-                |_| {
-                    replace();
-                    7
-                },
-                &guard,
-            );
-        },
-        &|| {
-            map.compute(
-                1,
-                |_| {
-                    replace();
-                    Operation::<_, ()>::Remove
-                },
-                &guard,
-            );
-        },
-        &|| {
-            map.retain(
-                |_, _| {
-                    replace();
-                    false
-                },
-                &guard,
-            )
-        },
-    ];
-    for (number, operation) in operations.iter().enumerate() {
-        assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "operation {number}");
-    }
-    assert_eq!(map.get(&1, &guard), Some(&0));
+    let (map, meet) = (HashMap::new(), Barrier::new(2));
+    [0, 1].iter().for_each(|&key| assert!(map.insert(key, key, &rcu::enter()).is_none()));
+    thread::scope(|scope| {
+        for key in [0, 1] {
+            let (map, meet) = (&map, &meet);
+            scope.spawn(move || {
+                let guard = rcu::enter();
+                let held = map.get(&key, &guard).unwrap();
+                meet.wait();
+                assert!(map.insert(1 - key, 2, &guard).is_some());
+                meet.wait();
+                assert_eq!(*held, key);
+            });
+        }
+    });
+    assert_eq!([0, 1].map(|key| map.get(&key, &rcu::enter()).copied()), [Some(2); 2]);
 }
 
 #[test]
@@ -133,44 +110,68 @@ fn closure_that_stops_changing_its_own_entry_succeeds() {
         }
         7
     };
-    assert_eq!((map.update(1, update, &guard), calls.get()), (Some(&7), 901));
+    assert_eq!((map.update(&1, update, &guard), calls.get()), (Some(&7), 901));
 }
 
-/// The closure changes other entries, which the walk has passed, or not reached yet.
+/// The closure changes other entries, which the walk has passed, has read with that one, or has not reached yet.
 #[test]
-fn retain_asks_about_the_entries_that_are_there() {
+fn retain_asks_about_each_entry_that_it_reads_once() {
     for &mask in MASKS {
         let map = HashMap::with_hasher(Masked(mask));
         let guard = rcu::enter();
         let fill = || (0..100).for_each(|key| _ = map.insert(key, 0, &guard));
-        let asked = Cell::new(0);
+        let (asked, kept) = (Cell::new(0), Cell::new(0));
         let is_first = || asked.replace(asked.get() + 1) == 0;
         fill();
         let replaces = |_: &u32, value: &u32| {
             if is_first() {
                 (0..100).for_each(|key| _ = map.insert(key, 1, &guard));
             }
+            kept.set(kept.get() + usize::from(*value == 0));
             *value == 0
         };
         map.retain(replaces, &guard);
-        assert_eq!((map.len(), asked.get()), (1, 100), "mask {mask:#x}");
+        assert_eq!((map.len(), asked.get()), (kept.get(), 100), "mask {mask:#x}");
+        assert!(kept.get() > 0 && (kept.get() < 20 || mask != u64::MAX), "mask {mask:#x}: {kept:?}");
         fill();
-        asked.set(0);
-        let removes = |_: &u32, _: &u32| {
-            if is_first() {
-                (0..100).for_each(|key| _ = map.remove(&key, &guard));
-            }
-            true
-        };
-        map.retain(removes, &guard);
-        assert_eq!((map.len(), asked.get()), (0, 1), "mask {mask:#x}");
+        for stays in [true, false] {
+            asked.set(0);
+            let removes = |_: &u32, _: &u32| {
+                if is_first() {
+                    (0..100).for_each(|key| _ = map.remove(&key, &guard));
+                }
+                stays
+            };
+            map.retain(removes, &guard);
+            assert!(map.is_empty() && asked.get() <= kept.get().max(20), "mask {mask:#x}: {asked:?}");
+            fill();
+        }
     }
+}
+
+/// An operation that loses again and again gets its turn, for which writers of other keys do not wait.
+#[test]
+fn retain_asks_about_each_entry_once_beside_the_turn_of_another_key() {
+    let map: HashMap<u32, u32> = (0..100).map(|key| (key, 0)).collect();
+    let guard = rcu::enter();
+    let (calls, asked) = (Cell::new(0), Cell::new(0));
+    let is_among_ten = || asked.replace(asked.get() + 1) < 10;
+    let update = |_: &u32| {
+        match calls.replace(calls.get() + 1) {
+            0..9 => _ = map.insert(1, 1, &guard),
+            9 => map.retain(|_, _| !is_among_ten(), &guard),
+            _ => {}
+        }
+        2
+    };
+    map.update(&1, update, &guard);
+    assert_eq!((calls.get(), asked.get(), map.len()), (10, 100, 90));
 }
 
 thread_local!(static CHANGES: Cell<bool> = const { Cell::new(false) });
 
 /// A key whose comparison changes another entry of the same hash.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Unstable(u32);
 
 static UNSTABLE: HashMap<Unstable, u32, BuildHasherDefault<DefaultHasher>> =
@@ -183,6 +184,7 @@ impl std::hash::Hash for Unstable {
 impl PartialEq for Unstable {
     fn eq(&self, other: &Self) -> bool {
         if CHANGES.replace(false) {
+            UNSTABLE.remove(&Unstable(1), &rcu::enter());
             UNSTABLE.insert(Unstable(1), 1, &rcu::enter());
             CHANGES.set(true);
         }
@@ -202,7 +204,7 @@ fn comparison_that_always_changes_an_entry_ends_in_a_panic() {
             UNSTABLE.insert(Unstable(2), 2, &guard);
         },
         &|| {
-            UNSTABLE.get_or_insert_with(Unstable(2), || 2, &guard);
+            UNSTABLE.get_or_insert_with(&Unstable(2), || 2, &guard);
         },
         &|| {
             UNSTABLE.remove(&Unstable(1), &guard);

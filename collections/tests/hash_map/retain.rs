@@ -33,7 +33,10 @@ fn retain_beside_resizes_and_replacements_removes_what_it_is_told() {
             scope.spawn(|| {
                 until_stopped(&|| {
                     for key in 0..STAY / 2 {
-                        assert!(map.update(key, |value| value + 2, &rcu::enter()).is_some(), "{key} is lost");
+                        assert!(
+                            map.update(&key, |value| value + 2, &rcu::enter()).is_some(),
+                            "{key} is lost"
+                        );
                     }
                 });
             });

@@ -36,7 +36,7 @@ fn beside_writers(body: impl FnOnce(Busy<'_>)) {
                     if writer == 0 {
                         map.insert(1, 0, &rcu::enter());
                     } else {
-                        map.update(1, |_| 0, &rcu::enter());
+                        map.update(&1, |_| 0, &rcu::enter());
                     }
                     changes.fetch_add(1, Relaxed);
                 }
@@ -69,20 +69,6 @@ fn count(calls: &Cell<u32>) {
 }
 
 #[test]
-fn slow_update_succeeds_beside_fast_writers() {
-    let _running = deadline();
-    beside_writers(|busy| {
-        let calls = Cell::new(0);
-        let slow = |_: &u64| {
-            count(&calls);
-            busy.wait_for_change(SLOW);
-            7
-        };
-        assert_eq!(busy.map.update(1, slow, &rcu::enter()), Some(&7));
-    });
-}
-
-#[test]
 fn slow_compute_succeeds_beside_fast_writers() {
     let _running = deadline();
     beside_writers(|busy| {
@@ -92,7 +78,7 @@ fn slow_compute_succeeds_beside_fast_writers() {
             busy.wait_for_change(SLOW);
             Operation::<_, ()>::Remove
         };
-        assert!(matches!(busy.map.compute(1, remove, &guard), Compute::Removed(Some(_))));
+        assert!(matches!(busy.map.compute(&1, remove, &guard), Compute::Removed(Some(_))));
     });
 }
 
@@ -123,7 +109,7 @@ fn closure_that_waits_for_other_writers_does_not_deadlock() {
             busy.wait_for_change(limit);
             7
         };
-        assert_eq!(busy.map.update(1, waits, &rcu::enter()), Some(&7));
+        assert_eq!(busy.map.update(&1, waits, &rcu::enter()), Some(&7));
     });
 }
 
@@ -140,20 +126,20 @@ fn closures_that_change_each_others_entries_end() {
                     let (calls, guard) = (Cell::new(0), rcu::enter());
                     let change = |old: &u64| {
                         calls.set(calls.get() + 1);
-                        map.update(other, |old| old + 1, &guard);
+                        map.update(&other, |old| old + 1, &guard);
                         if calls.get() < 50 {
                             map.insert(own, 0, &guard);
                         }
                         old + 1
                     };
-                    assert!(map.update(own, change, &guard).is_some());
+                    assert!(map.update(&own, change, &guard).is_some());
                 }
             });
         }
     });
 }
 
-/// The closure uses all of the map, before its operation has precedence and while it has.
+/// The closure uses all of the map, before it is its operation's turn and afterwards.
 #[test]
 fn slow_closure_may_use_the_map() {
     let _running = deadline();
@@ -167,9 +153,9 @@ fn slow_closure_may_use_the_map() {
                 1 => map.shrink_to_fit(&guard),
                 2 => map.retain(|key, _| key % 2 == 1, &guard),
                 3 => _ = map.iter(&guard).count(),
-                4 => _ = map.update(3, |_| *map.update(5, |old| old + 1, &guard).unwrap_or(&0), &guard),
-                5 => _ = map.compute(1, |_| Operation::<_, ()>::Insert(9), &guard),
-                6 => _ = map.get_or_insert_with(7, || *map.insert(7, 1, &guard).unwrap_or(&2), &guard),
+                4 => _ = map.update(&3, |_| *map.update(&5, |old| old + 1, &guard).unwrap_or(&0), &guard),
+                5 => _ = map.compute(&1, |_| Operation::<_, ()>::Insert(9), &guard),
+                6 => _ = map.get_or_insert_with(&7, || *map.insert(7, 1, &guard).unwrap_or(&2), &guard),
                 _ => map.clear(&guard),
             }
             if calls.get() < 40 {
@@ -179,12 +165,12 @@ fn slow_closure_may_use_the_map() {
             7
         };
         // `None` if a call before has removed the entry.
-        assert!(matches!(map.update(1, uses, &guard), Some(7) | None));
+        assert!(matches!(map.update(&1, uses, &guard), Some(7) | None));
         assert!(calls.get() >= 40);
     });
 }
 
-/// Precedence does not help an operation whose closure changes its own entry. Other writers do not wait for its end.
+/// A turn does not help an operation whose closure changes its own entry. Other writers do not wait for its end.
 #[test]
 fn writer_beside_a_closure_that_defeats_itself_succeeds() {
     let _running = deadline();
@@ -192,7 +178,7 @@ fn writer_beside_a_closure_that_defeats_itself_succeeds() {
     let (calls, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
-            // Until the operation has precedence.
+            // Until it is the operation's turn.
             while calls.load(Relaxed) < 12 {
                 thread::yield_now();
             }
@@ -212,7 +198,7 @@ fn writer_beside_a_closure_that_defeats_itself_succeeds() {
             }
             7
         };
-        assert_eq!(map.update(1, change, &guard), Some(&7));
+        assert_eq!(map.update(&1, change, &guard), Some(&7));
     });
 }
 
@@ -230,7 +216,7 @@ fn panic_in_a_slow_closure_releases_the_entry() {
             busy.map.insert(1, 0, &rcu::enter());
             7
         };
-        assert!(catch_unwind(AssertUnwindSafe(|| _ = busy.map.update(1, panics, &rcu::enter()))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| _ = busy.map.update(&1, panics, &rcu::enter()))).is_err());
         // Outside a section, which would keep what the writers retire, so that they would be throttled.
         busy.wait_for_change(Duration::MAX);
         calls.set(0);
@@ -239,6 +225,6 @@ fn panic_in_a_slow_closure_releases_the_entry() {
             busy.wait_for_change(SLOW);
             7
         };
-        assert_eq!(busy.map.update(1, slow, &rcu::enter()), Some(&7));
+        assert_eq!(busy.map.update(&1, slow, &rcu::enter()), Some(&7));
     });
 }

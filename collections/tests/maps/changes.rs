@@ -1,6 +1,9 @@
 //! Changes of an entry that is replaced while a closure is asked about it, and keys and values that differ in a word.
 
 use std::hash::RandomState;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
 
 use crate::hashers::Masked;
 use crate::{Map, both};
@@ -10,6 +13,7 @@ both! {
     value_that_was_replaced_since_the_closure_was_asked_is_not_removed: <u64, Pair, RandomState>;
     retain_asks_again_about_a_value_that_was_replaced: <u64, Pair, RandomState>;
     closure_of_a_change_is_asked_again_about_the_value_that_came_since: <u64, Pair, RandomState>;
+    slow_update_succeeds_beside_fast_writers: <u64, u64, RandomState>;
     keys_that_differ_in_one_word_are_different: <Key, u64, Masked>;
 }
 
@@ -121,6 +125,33 @@ fn closure_of_a_change_is_asked_again_about_the_value_that_came_since<M: Map<u64
         });
         assert_eq!((first, map.get(7), map.len()), (new, Some(new), 1));
     }
+}
+
+fn slow_update_succeeds_beside_fast_writers<M: Map<u64, u64, RandomState>>() {
+    const MOST: u64 = 200;
+    const END: u64 = 1 << 63;
+    let _running = deadline();
+    let (map, next) = (M::with_hasher(RandomState::new()), AtomicU64::new(1));
+    map.insert(7, 0);
+    let calls = thread::scope(|scope| {
+        for _ in 0..2 {
+            // No value comes again.
+            scope.spawn(|| while map.insert(7, next.fetch_add(1, Relaxed)) < Some(END) {});
+        }
+        let mut calls = 0;
+        map.update(7, |_| {
+            calls += 1;
+            if calls < MOST {
+                thread::sleep(Duration::from_millis(20));
+            } else {
+                next.fetch_or(END, Relaxed);
+            }
+            next.fetch_add(1, Relaxed)
+        });
+        next.fetch_or(END, Relaxed);
+        calls
+    });
+    assert!(calls < MOST, "the update loses for ever");
 }
 
 /// As that of a UUID, and longer.

@@ -2,10 +2,12 @@
 #![cfg(not(loom))]
 
 mod changes;
+#[path = "../hash_map/counted.rs"]
+mod counted;
 #[path = "../hash_map/hashers.rs"]
-#[expect(dead_code, reason = "others are for other tests")]
 mod hashers;
 mod tables;
+mod torture;
 mod weak_hashers;
 
 use std::hash::{BuildHasher, Hash};
@@ -58,16 +60,16 @@ where
         self.remove(&key, &rcu::enter()).copied()
     }
     fn remove_if(&self, key: K, mut f: impl FnMut(V) -> bool) -> Option<V> {
-        Some(*self.remove_if(&key, |_, &value| f(value), &rcu::enter())?.1)
+        Some(*self.remove_if(&key, |_, &value| f(value), &rcu::enter()).ok()??.1)
     }
     fn retain(&self, mut f: impl FnMut(K, V) -> bool) {
         self.retain(|&key, &value| f(key, value), &rcu::enter());
     }
     fn update(&self, key: K, mut f: impl FnMut(V) -> V) -> Option<V> {
-        self.update(key, |&value| f(value), &rcu::enter()).copied()
+        self.update(&key, |&value| f(value), &rcu::enter()).copied()
     }
     fn update_or_insert(&self, key: K, mut f: impl FnMut(V) -> V, value: V) -> V {
-        *self.update_or_insert(key, |&value| f(value), value, &rcu::enter())
+        *self.update_or_insert(&key, |&value| f(value), value, &rcu::enter())
     }
     fn compute(&self, key: K, mut f: impl FnMut(Option<V>) -> Option<V>) -> Option<V> {
         let operation = |entry: Option<(&K, &V)>| match f(entry.map(|(_, &value)| value)) {
@@ -75,13 +77,13 @@ where
             None if entry.is_some() => Operation::Remove,
             None => Operation::Abort(()),
         };
-        match self.compute(key, operation, &rcu::enter()) {
+        match self.compute(&key, operation, &rcu::enter()) {
             Compute::Inserted(_, &new) | Compute::Updated { new: (_, &new), .. } => Some(new),
             Compute::Removed(_) | Compute::Aborted(()) => None,
         }
     }
     fn get_or_insert_with(&self, key: K, f: impl FnOnce() -> V) -> V {
-        *self.get_or_insert_with(key, f, &rcu::enter())
+        *self.get_or_insert_with(&key, f, &rcu::enter())
     }
     fn entries(&self) -> Vec<(K, V)> {
         self.iter(&rcu::enter()).map(|(&key, &value)| (key, value)).collect()
@@ -117,7 +119,7 @@ impl<K: Plain + Hash + Eq + Sync, V: Plain + Sync, S: BuildHasher + Sync> Map<K,
         self.remove(&key)
     }
     fn remove_if(&self, key: K, f: impl FnMut(V) -> bool) -> Option<V> {
-        self.remove_if(&key, f)
+        self.remove_if(&key, f).ok()?
     }
     fn retain(&self, f: impl FnMut(K, V) -> bool) {
         self.retain(f);

@@ -1,18 +1,45 @@
 //! The memory of tables: how large they are.
 
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
 
+use crate::hashers::{MASKS, Masked};
 use crate::{Map, both};
 
 both! {
+    table_grows_and_shrinks_with_its_entries: <u64, u64, Masked>;
+    table_grows_no_more_for_equal_hashes: <u64, u64, Masked>;
     table_does_not_grow_before_it_is_full: <u64, u64, RandomState>;
-    reserved_table_is_no_larger_than_one_that_grew: <u64, u64, RandomState>;
+    reserved_table_is_no_larger_than_one_that_grew: <u64, u64, Masked>;
     reserved_room_stays_while_entries_come_and_go: <u64, u64, RandomState>;
 }
 
-fn filled<M: Map<u64, u64, RandomState>>(map: M, entries: u64) -> M {
+fn filled<S: BuildHasher, M: Map<u64, u64, S>>(map: M, entries: u64) -> M {
     (0..entries).for_each(|key| _ = map.insert(key, key));
     map
+}
+
+fn table_grows_and_shrinks_with_its_entries<M: Map<u64, u64, Masked>>() {
+    for &mask in MASKS {
+        let count = if mask == u64::MAX && !cfg!(miri) { 10_000 } else { 500 };
+        let map = M::with_hasher(Masked(mask));
+        (0..count).for_each(|key| assert_eq!(map.insert(key, key + 1), None));
+        assert!((0..count).all(|key| map.get(key) == Some(key + 1)));
+        assert_eq!((map.get(count), map.len() as u64), (None, count));
+        let grown = map.capacity();
+        (0..count - 1).for_each(|key| assert_eq!(map.remove(key), Some(key + 1)));
+        assert_eq!(map.entries(), [(count - 1, count)]);
+        let shrunk = map.capacity();
+        assert!(count < 10_000 || grown as u64 >= count && shrunk < grown / 16, "{grown} to {shrunk}");
+    }
+}
+
+fn table_grows_no_more_for_equal_hashes<M: Map<u64, u64, Masked>>() {
+    let map = M::with_hasher(Masked(0));
+    (0..500).for_each(|key| _ = map.insert(key, key));
+    assert!(map.capacity() <= 1024, "{}", map.capacity());
+    assert!((0..500).all(|key| map.get(key) == Some(key)));
+    (0..500).rev().for_each(|key| assert_eq!(map.remove(key), Some(key)));
+    assert_eq!(map.len(), 0);
 }
 
 fn table_does_not_grow_before_it_is_full<M: Map<u64, u64, RandomState>>() {
@@ -25,11 +52,11 @@ fn table_does_not_grow_before_it_is_full<M: Map<u64, u64, RandomState>>() {
     }
 }
 
-fn reserved_table_is_no_larger_than_one_that_grew<M: Map<u64, u64, RandomState>>() {
+fn reserved_table_is_no_larger_than_one_that_grew<M: Map<u64, u64, Masked>>() {
     for entries in (1..if cfg!(miri) { 2 } else { 12 }).map(|part| 36 * part * part * part) {
         // Those that are about to grow have not yet.
-        let grown = filled(M::with_hasher(RandomState::new()), entries + entries / 16).capacity();
-        let reserved = M::with_capacity(entries as usize, RandomState::new()).capacity();
+        let grown = filled(M::with_hasher(Masked(u64::MAX)), entries + entries / 16).capacity();
+        let reserved = M::with_capacity(entries as usize, Masked(u64::MAX)).capacity();
         assert!(reserved <= grown, "{entries} entries: {reserved} reserved, {grown} grown");
     }
 }

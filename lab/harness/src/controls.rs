@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::crew::{self, Arrivals, Gate};
 
@@ -32,12 +32,15 @@ impl Controls {
         })
     }
 
-    /// Starts `threads` threads when they are ready, and stops the measured ones after `time`.
-    pub fn start_and_stop(&self, threads: usize, time: Duration) {
+    /// Starts `threads` threads when they are ready, and stops the measured ones after `time`. Returns how long they
+    /// ran.
+    pub fn start_and_stop(&self, threads: usize, time: Duration) -> Duration {
         self.ready.wait_for(threads);
+        let begin = Instant::now();
         self.start.open();
         thread::sleep(time);
         self.stop();
+        begin.elapsed()
     }
 
     /// Waits until all threads are ready. A measured thread calls this once it is registered.

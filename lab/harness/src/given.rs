@@ -55,15 +55,15 @@ impl<M: Meter> Given<M> {
     }
 
     /// Measures a round of a cell whose threads can use so many CPUs; again, a few times, if they did not get them.
-    /// Returns what was measured last, and whether they got them. With 0, a single thread is measured, which gets one.
+    /// Returns what was measured last. With 0, a single thread is measured, which gets one.
     pub fn round<T>(
         &mut self,
         usable: usize,
         mut measure: impl FnMut() -> anyhow::Result<T>,
-    ) -> anyhow::Result<(T, bool)> {
+    ) -> anyhow::Result<T> {
         if usable == 0 {
             self.last = None;
-            return Ok((measure()?, true));
+            return measure();
         }
         let mut left = ATTEMPTS;
         loop {
@@ -82,7 +82,7 @@ impl<M: Meter> Given<M> {
                 let is_good = is_good(before, self.look()?, usable);
                 if is_good || left == 0 {
                     self.marked += usize::from(!is_good);
-                    return Ok((measured, is_good));
+                    return Ok(measured);
                 }
             }
             self.repeated += 1;
@@ -98,12 +98,13 @@ impl<M: Meter> Given<M> {
             used: used.filter(|used| *used >= LEAST_USED),
             repeated: self.repeated,
             marked: self.marked,
+            rounds: self.used.len(),
         })
     }
 }
 
 /// Returns the CPU time of all threads of the process.
-fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
@@ -118,22 +119,24 @@ pub struct Cpus {
     /// How many the threads of a round used: CPU time / time, the median of the rounds with more than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     used: Option<f64>,
-    /// Rounds that were begun again, and those that got too few CPUs in spite of it.
+    /// Rounds that were begun again, and those that got too few CPUs in spite of it, of all.
     repeated: usize,
     marked: usize,
+    #[serde(default)]
+    rounds: usize,
 }
 
 impl Cpus {
     /// Returns what threads got that got the same all the time.
     pub fn always(given: f64, of: usize) -> Self {
         let given = Summary { median: given, min: given, max: given };
-        Self { of, given, used: None, repeated: 0, marked: 0 }
+        Self { of, given, used: None, repeated: 0, marked: 0, rounds: 0 }
     }
 
     /// Returns whether they were as many as there are, and two at least: on one, nothing that is published can be
-    /// checked.
+    /// checked. A median is not changed by a few rounds that got too few.
     pub fn are_enough(&self) -> bool {
-        is_enough(self.given.median, self.of.max(2))
+        is_enough(self.given.median, self.of.max(2)) && 4 * self.marked <= self.rounds
     }
 
     /// Returns the one of which threads got the lesser part.
@@ -182,38 +185,31 @@ mod tests {
             measured += 1;
             Ok(measured)
         };
-        let (last, is_good) = given.round(usable, count).expect("no error");
-        assert_eq!(given.marked, usize::from(!is_good));
-        (last, is_good, given.repeated)
+        let last = given.round(usable, count).expect("no error");
+        (last, given.marked == 0, given.repeated)
     }
 
     #[test]
-    fn round_with_all_cpus_is_measured_once() {
-        assert_eq!(round(2, &[2.0, 1.9]), (1, true, 0));
-        assert_eq!(round(2, &[1.7, 1.6]), (1, true, 0));
-        // More CPUs than the cell can use may change.
-        assert_eq!(round(2, &[8.0, 4.0]), (1, true, 0));
-        assert_eq!(round(1, &[2.0, 1.0]), (1, true, 0));
-    }
-
-    #[test]
-    fn round_is_begun_when_there_are_enough_cpus() {
-        assert_eq!(round(2, &[1.0, 1.5, 2.0, 2.0]), (1, true, 2));
-    }
-
-    #[test]
-    fn round_that_loses_a_cpu_is_repeated() {
-        assert_eq!(round(2, &[2.0, 1.2, 1.9, 2.0]), (2, true, 2));
-        // Both are enough, and one is not the other.
-        assert_eq!(round(2, &[2.0, 1.65, 1.7]), (2, true, 1));
-        assert_eq!(round(8, &[8.0, 6.0, 7.9, 7.8]), (2, true, 2));
-    }
-
-    #[test]
-    fn round_without_cpus_is_marked_after_a_few_attempts() {
-        assert_eq!(round(2, &[1.0]), (1, false, ATTEMPTS - 1));
-        assert_eq!(round(2, &[2.0, 1.0, 2.0, 1.0, 2.0, 1.0]), (3, false, ATTEMPTS - 1));
-        assert_eq!(round(1, &[0.7]), (1, false, ATTEMPTS - 1));
+    fn round_is_measured_with_all_cpus_or_marked_after_a_few_attempts() {
+        for (usable, figures, expected) in [
+            (2, &[2.0, 1.9][..], (1, true, 0)),
+            (2, &[1.7, 1.6], (1, true, 0)),
+            // More CPUs than the cell can use may change.
+            (2, &[8.0, 4.0], (1, true, 0)),
+            (1, &[2.0, 1.0], (1, true, 0)),
+            // It begins when there are enough.
+            (2, &[1.0, 1.5, 2.0, 2.0], (1, true, 2)),
+            // It loses one, and is repeated.
+            (2, &[2.0, 1.2, 1.9, 2.0], (2, true, 2)),
+            // Both are enough, and one is not the other.
+            (2, &[2.0, 1.65, 1.7], (2, true, 1)),
+            (8, &[8.0, 6.0, 7.9, 7.8], (2, true, 2)),
+            (2, &[1.0], (1, false, ATTEMPTS - 1)),
+            (2, &[2.0, 1.0, 2.0, 1.0, 2.0, 1.0], (3, false, ATTEMPTS - 1)),
+            (1, &[0.7], (1, false, ATTEMPTS - 1)),
+        ] {
+            assert_eq!(round(usable, figures), expected, "{figures:?} for {usable}");
+        }
     }
 
     #[test]

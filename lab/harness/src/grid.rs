@@ -16,43 +16,38 @@ impl Grid {
     pub fn new(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Self {
         Self { title: title.to_owned(), head: head.iter().map(|&name| name.to_owned()).collect(), rows }
     }
+
+    /// Parses lines of cells, separated by `|`: the title, the names of the columns, and rows.
+    pub fn parse(text: &str) -> Self {
+        let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        let mut lines = text.lines();
+        let title = lines.next().unwrap_or_default().to_owned();
+        let head = lines.next().map(cells).unwrap_or_default();
+        Self { title, head, rows: lines.map(cells).collect() }
+    }
 }
 
 /// Markdown. Columns of numbers are aligned at the right.
 impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of_column = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
-        let is_number =
-            |cell: &String| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
-        let columns: Vec<(usize, bool)> = (0..self.head.len())
-            .map(|column| {
-                let cells = of_column(column).chain([&self.head[column]]);
-                let width = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-                (width.max(1), of_column(column).all(is_number))
-            })
-            .collect();
         if !self.title.is_empty() {
             writeln!(f, "\n{}", self.title)?;
         }
-        let line = |f: &mut fmt::Formatter<'_>, cells: &[String]| {
-            for (column, &(width, is_right)) in columns.iter().enumerate() {
-                let cell = cells.get(column).map_or("", String::as_str);
-                match is_right {
-                    true => write!(f, "| {cell:>width$} ")?,
-                    false => write!(f, "| {cell:width$} ")?,
-                }
+        let is_number =
+            |cell: &str| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        let mut lines = vec![String::new(); self.rows.len() + 2];
+        for (column, head) in self.head.iter().enumerate() {
+            let cells: Vec<&str> =
+                self.rows.iter().map(|row| row.get(column).map_or("", String::as_str)).collect();
+            let width =
+                cells.iter().chain([&&**head]).map(|cell| cell.chars().count()).max().unwrap_or(0).max(1);
+            let is_right = cells.iter().all(|cell| is_number(cell));
+            let rule = "-".repeat(width);
+            for (line, cell) in lines.iter_mut().zip([&**head, &rule].into_iter().chain(cells)) {
+                *line += &if is_right { format!("| {cell:>width$} ") } else { format!("| {cell:width$} ") };
             }
-            f.write_str("|")
-        };
-        line(f, &self.head)?;
-        f.write_str("\n")?;
-        columns.iter().try_for_each(|(width, _)| write!(f, "|{:-<1$}", "", width + 2))?;
-        f.write_str("|")?;
-        for row in &self.rows {
-            f.write_str("\n")?;
-            line(f, row)?;
         }
-        Ok(())
+        f.write_str(&lines.iter().map(|line| format!("{line}|")).collect::<Vec<_>>().join("\n"))
     }
 }
 
@@ -68,7 +63,7 @@ mod tests {
             "",
             "Costs",
             "|      |    cost |",
-            "|------|---------|",
+            "| ---- | ------- |",
             "| ours | 1.00 us |",
             "| µ    |  -10 ns |",
         ];

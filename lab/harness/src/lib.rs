@@ -1,14 +1,12 @@
-//! What the programs of the lab share: threads and CPUs, [`probe`], [`seccomp_deny`]; for measurements, with the feature
-//! `measure`, their order, statistics over rounds, progress, and the report.
+//! What the programs of the lab share: threads and CPUs, [`probe`], [`seccomp_deny`]; for measurements, with the
+//! feature `measure`, their order, statistics over rounds, and the report.
 //!
 //! A bench has *cells* (configurations) and *systems*. A round measures each system once in each cell. All rounds run
-//! in one process, so that peers meet the same machine in the same minute, and the order of the systems rotates. Ratios
-//! are formed within a round (see [`stats`]). A round in which threads did not get the CPUs that they could use is
-//! measured again (see [`given`]), and cells can have two [profiles](profile).
+//! in one process, so that peers meet the same machine in the same minute, and the order of the systems rotates.
+//! Ratios are formed within a round (see [`stats`]). A round in which threads did not get the CPUs that they could
+//! use is measured again (see [`given`]), and cells can have two [profiles](profile).
 #![allow(missing_docs, missing_debug_implementations, reason = "for programs of this repository only")]
 
-#[cfg(feature = "measure")]
-pub mod buckets;
 pub mod controls;
 pub mod cpus;
 pub mod crew;
@@ -27,8 +25,6 @@ pub mod plan;
 pub mod probe;
 #[cfg(feature = "measure")]
 pub mod profile;
-#[cfg(feature = "progress")]
-pub mod progress;
 #[cfg(feature = "measure")]
 pub mod report;
 #[cfg(feature = "measure")]
@@ -44,8 +40,6 @@ pub mod units;
 #[cfg(feature = "measure")]
 pub mod worker;
 
-#[cfg(feature = "progress")]
-pub use progress::Progress;
 #[cfg(feature = "measure")]
 pub use {
     options::Options,

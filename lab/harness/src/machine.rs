@@ -28,12 +28,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns whether the results of both can stand beside each other. The fence may differ: a part can choose it.
-    pub fn is_same_as(&self, other: &Self) -> bool {
-        (&self.cpu, self.cpus, &self.possible, &self.kernel, &self.stillpoint)
-            == (&other.cpu, other.cpus, &other.possible, &other.kernel, &other.stillpoint)
-    }
-
     /// Reads the facts; a missing one is `unknown`.
     pub fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -56,7 +50,8 @@ impl Machine {
     }
 }
 
-/// Returns a CPU list of the kernel (`possible`, `online`, `isolated`, `nohz_full`); `None` if it is empty or missing.
+/// Returns a CPU list of the kernel (`possible`, `online`, `isolated`, `nohz_full`); `None` if it is empty or
+/// missing.
 pub fn cpu_list(name: &str) -> Option<String> {
     let list = fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()?;
     let list = list.trim();

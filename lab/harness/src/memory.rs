@@ -1,11 +1,6 @@
-//! The allocator of this process, and its memory as the kernel counts it.
+//! The memory of this process as the kernel counts it.
 
 use std::fs;
-
-/// Without the feature, memory is allocated by the C library.
-#[cfg(feature = "mimalloc")]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Returns a field of `/proc/self/status`, in bytes: `VmRSS` is the resident memory, `VmHWM` its peak.
 pub fn status(name: &str) -> Option<u64> {
@@ -15,6 +10,20 @@ pub fn status(name: &str) -> Option<u64> {
 /// Returns the resident memory in bytes. Exact, and slower: `VmRSS` may lag by some dozens of pages for each thread.
 pub fn resident() -> Option<u64> {
     field(&fs::read_to_string("/proc/self/smaps_rollup").ok()?, "Rss")
+}
+
+/// Returns how many bytes are allocated: what the C library has given, and what was mapped without it, written to or
+/// not. Not a number without glibc.
+pub fn allocated() -> f64 {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes nothing.
+        let all = unsafe { libc::mallinfo2() };
+        let mapped = status("VmData").map_or(f64::NAN, |bytes| bytes as f64);
+        mapped + all.uordblks as f64 - all.arena as f64
+    }
+    #[cfg(not(target_env = "gnu"))]
+    f64::NAN
 }
 
 /// Returns a field of such a file, in bytes.

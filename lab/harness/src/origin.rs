@@ -1,6 +1,5 @@
 //! Where a result is from: the run that measured it, and the code.
 
-use std::path::Path;
 use std::process::{self, Command};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,26 +15,21 @@ pub struct Origin {
     pub run: String,
     /// The commit of the source that this program was built from, or [`UNKNOWN`].
     pub commit: String,
-    /// Whether files of the source other than the report had changes that were not committed.
+    /// Whether the source had changes that were not committed.
     pub dirty: bool,
 }
 
 impl Origin {
-    /// Reads the facts. Changes in `report` do not count: the run writes there.
-    pub fn read(report: &Path) -> Self {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    /// Reads the facts.
+    pub fn read() -> Self {
         let git = |arguments: &[&str]| {
+            let source = env!("CARGO_MANIFEST_DIR");
             let output = Command::new("git").arg("-C").arg(source).args(arguments).output().ok()?;
             output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
         };
         let commit = git(&["rev-parse", "HEAD"]).unwrap_or_else(|| UNKNOWN.to_owned());
-        let report = std::path::absolute(report).unwrap_or_else(|_| report.into());
-        let top = git(&["rev-parse", "--show-toplevel"]).unwrap_or_default();
-        let inside = report.strip_prefix(&top).ok().filter(|_| !top.is_empty());
-        let exclude = inside.map(|path| format!(":(top,exclude){}", path.display()));
-        let mut status = vec!["status", "--porcelain", "--", ":(top)"];
-        status.extend(exclude.as_deref());
-        let dirty = git(&status).is_some_and(|changes| !changes.is_empty());
+        let changes = git(&["status", "--porcelain", "--", ":(top)"]);
+        let dirty = changes.is_some_and(|changes| !changes.is_empty());
         let start = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         Self { run: format!("{start}-{}", process::id()), commit, dirty }
     }
@@ -53,7 +47,7 @@ mod tests {
 
     #[test]
     fn origin_names_a_commit_or_says_that_there_is_none() {
-        let origin = Origin::read(Path::new("report"));
+        let origin = Origin::read();
         let is_hash = origin.commit.len() >= 40 && origin.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
         assert!(is_hash || origin.commit == UNKNOWN, "{origin:?}");
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::cpus;
 use super::profile::Profile;
-use super::progress::Progress;
 use super::stats::{Config, Metric, Recorder};
 
 /// The time of a bench.
@@ -14,15 +13,13 @@ pub struct Budget {
     pub seconds: f64,
     /// Number of rounds, if the user chose it.
     pub rounds: Option<usize>,
-    /// Whether fewer cells are enough.
-    pub quick: bool,
-    /// The set of cells that the user chose.
+    /// What the user chose of a bench that consists of several.
     pub cells: Option<&'static str>,
 }
 
 impl Budget {
-    /// Splits the time into rounds of `slices` measurements: as many rounds as give each measurement `preferred_ms`, at
-    /// least 3 and at most 51 (more do not move a median). Returns the rounds and the time of a slice.
+    /// Splits the time into rounds of `slices` measurements: as many rounds as give each measurement `preferred_ms`,
+    /// at least 3 and at most 51 (more do not move a median). Returns the rounds and the time of a slice.
     pub fn split(self, slices: usize, preferred_ms: u64) -> (usize, Duration) {
         let fitting = self.seconds * 1e3 / (slices as f64 * preferred_ms as f64);
         let rounds = self.rounds.unwrap_or((fitting.round() as usize).clamp(3, 51)).max(1);
@@ -32,11 +29,6 @@ impl Budget {
     /// Returns a part of the time, with the same number of rounds.
     pub fn share(self, part: f64) -> Self {
         Self { seconds: self.seconds * part, ..self }
-    }
-
-    /// Replaces the `usual` time by `seconds` if it is to be quick, unless the user chose another time.
-    pub fn quick_instead_of(self, usual: f64, seconds: f64) -> Self {
-        if self.quick && self.seconds == usual { Self { seconds, ..self } } else { self }
     }
 }
 
@@ -94,8 +86,7 @@ impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
 
     /// Measures each system in each cell, round by round, and records a value for each metric. `config` returns
     /// `None` if the system cannot be measured in the cell. A value that is not a number is not recorded. A round of
-    /// a cell whose threads did not get the CPUs that they can use is measured again, and marked if that does not
-    /// help.
+    /// a cell whose threads did not get the CPUs that they can use is measured again, a few times.
     pub fn run(
         self,
         recorder: &mut Recorder,
@@ -114,8 +105,11 @@ impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
             }
         }
         let (rounds, slice) = budget.split(slices, slice_ms);
-        let time = Duration::from_secs_f64(budget.seconds);
-        let progress = Progress::new(recorder.bench(), slices * rounds, time);
+        eprintln!(
+            "{}: {rounds} rounds of {slices} measurements, {:.0} s",
+            recorder.bench(),
+            budget.seconds.ceil()
+        );
         recorder.given.look()?;
         for (round, place) in (0..rounds).flat_map(|round| (0..places.len()).map(move |place| (round, place)))
         {
@@ -126,21 +120,15 @@ impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
                 let measured = turns.filter_map(|system| Some((system, configs[system].as_ref()?)));
                 let values = measured.map(|(number, config)| {
                     let system = &mut systems[number];
-                    progress.show(|| format!("round {}/{rounds}: {}, {config}", round + 1, system.name));
                     let values = measure(cell, system, slice)?;
                     Ok((number, config, values))
                 });
                 values.collect()
             };
-            let (all, is_good) = recorder.given.round(*usable, measure_all)?;
-            for (number, config, values) in all {
+            for (number, config, values) in recorder.given.round(*usable, measure_all)? {
                 for (metric, value) in metrics.into_iter().zip(values) {
                     recorder.record(round, systems[number].name, metric, config, value);
                 }
-                if !is_good {
-                    recorder.mark(round, config);
-                }
-                progress.advance();
             }
         }
         recorder.given.look()?;
@@ -173,13 +161,7 @@ impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
     }
 }
 
-/// Returns round, cell and system of each measurement: the first system of a cell moves on in every round and cell.
-pub fn order(rounds: usize, cells: usize, systems: usize) -> impl Iterator<Item = (usize, usize, usize)> {
-    (0..rounds).flat_map(move |round| {
-        (0..cells).flat_map(move |cell| turns(round, cell, systems).map(move |system| (round, cell, system)))
-    })
-}
-
+/// Returns the order of the systems: the first one moves on in every round and cell.
 fn turns(round: usize, cell: usize, systems: usize) -> impl Iterator<Item = usize> {
     (0..systems).map(move |place| (place + round + cell) % systems)
 }
@@ -198,12 +180,10 @@ mod tests {
 
     #[test]
     fn systems_come_first_equally_often() {
-        let all: Vec<_> = order(6, 4, 3).collect();
-        assert_eq!(all.len(), 72);
-        for (cell, system) in (0..4).flat_map(|cell| (0..3).map(move |system| (cell, system))) {
-            let firsts = all.chunks(3).filter(|steps| (steps[0].1, steps[0].2) == (cell, system));
-            assert_eq!(firsts.count(), 2);
-            assert_eq!(all.iter().filter(|step| (step.1, step.2) == (cell, system)).count(), 6);
+        for system in 0..3 {
+            let orders = (0..6).map(|round| turns(round, 2, 3).collect::<Vec<_>>());
+            let places = orders.map(|order| order.iter().position(|&one| one == system));
+            assert_eq!(places.filter(|&place| place == Some(0)).count(), 2);
         }
     }
 
@@ -211,13 +191,13 @@ mod tests {
     fn cells_are_measured_on_the_cpus_of_each_profile() {
         const SEEN: Metric = Metric::count("cpus", crate::Better::Higher);
         let _alone = crate::profile::tests::alone();
-        let budget = Budget { seconds: 0.01, rounds: Some(2), quick: false, cells: None };
+        let budget = Budget { seconds: 0.01, rounds: Some(2), cells: None };
         let (mut recorder, mut systems) = (Recorder::new("test"), [System { name: "system", measure: () }]);
         let plan = Plan::new(budget, 1, &[1, 4], &mut systems, [&SEEN]).in_profiles().expect("CPUs");
         let config = |threads: &usize, _: &_| Some(Config::default().with("threads", (*threads).into()));
         let seen = || Ok([crate::pin::allowed()?.len() as f64]);
         plan.run(&mut recorder, config, |_, _, _| seen()).expect("measurements");
-        let seen = recorder.rows().into_iter().map(|row| (row.config.to_string(), row.summary.median));
+        let seen = recorder.rows("").into_iter().map(|row| (row.config.to_string(), row.summary.median));
         let cpus = crate::pin::allowed().expect("CPUs").len() as f64;
         let expected = [
             ("threads=1 profile=all", cpus),
@@ -233,11 +213,8 @@ mod tests {
     #[test]
     fn budget_is_split_into_as_many_rounds_as_fit() {
         let slice = Duration::from_millis(100);
-        let auto = |seconds| Budget { seconds, rounds: None, quick: false, cells: None }.split(10, 100);
+        let auto = |seconds| Budget { seconds, rounds: None, cells: None }.split(10, 100);
         assert_eq!((auto(10.0), auto(1.0).0, auto(1000.0).0), ((10, slice), 3, 51));
-        assert_eq!(
-            Budget { seconds: 10.0, rounds: Some(5), quick: false, cells: None }.split(10, 100),
-            (5, slice * 2)
-        );
+        assert_eq!(Budget { seconds: 10.0, rounds: Some(5), cells: None }.split(10, 100), (5, slice * 2));
     }
 }

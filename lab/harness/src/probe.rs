@@ -125,7 +125,8 @@ fn commands(query: libc::c_int) -> String {
     if names.is_empty() { "none".into() } else { names.join(" ") }
 }
 
-/// Returns what the kernel offers of restartable sequences. The library's own line says which party registers threads.
+/// Returns what the kernel offers of restartable sequences. The library's own line says which party registers
+/// threads.
 fn rseq() -> String {
     // SAFETY: the call returns an error, as there is no area.
     unsafe { libc::syscall(libc::SYS_rseq, ptr::null_mut::<()>(), 0, 0, 0) };

@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::given::Cpus;
 pub use super::grid::Grid;
 use super::machine::Machine;
-use super::origin::Origin;
-use super::schema::{Config, Ratio, Row, Text};
-pub use super::schema::{Figures, Posted, Series, Skipped};
+pub use super::schema::{Posted, Series, Skipped};
+use super::schema::{Row, Summary, Text};
 use super::stats::Recorder;
 pub use super::units::{OURS, figure, times};
 
@@ -26,12 +25,7 @@ pub struct Report {
     /// The CPUs that threads got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Cpus>,
-    /// The run and the code, if it is part of a page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Origin>,
     pub rows: Vec<Row>,
-    #[serde(default)]
-    pub ratios: Vec<Ratio>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
     #[serde(default)]
@@ -50,11 +44,11 @@ pub struct Report {
 impl Report {
     /// Summarizes the samples of a bench.
     pub fn new(recorder: &Recorder, skipped: Vec<Skipped>) -> Self {
-        let (rows, ratios) = (recorder.rows(), recorder.ratios(OURS));
-        let (origin, series, posted, seconds, tables) = Default::default();
+        let rows = recorder.rows(OURS);
+        let (series, posted, seconds, tables) = Default::default();
         let (bench, machine) = (recorder.bench().into(), Machine::read());
         let cpus = recorder.given.cpus();
-        Self { bench, machine, cpus, origin, rows, ratios, series, skipped, posted, seconds, tables }
+        Self { bench, machine, cpus, rows, series, skipped, posted, seconds, tables }
     }
 
     /// Writes the report as JSON to `path`.
@@ -64,74 +58,32 @@ impl Report {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Returns it as a part of the report, with all its tables.
+    /// Returns it as a part of the report.
     pub fn as_part(self, name: &str, seconds: f64) -> Self {
-        let tables = self.grids();
-        Self { bench: name.to_owned().into(), seconds: Some(seconds), tables, ..self }
+        Self { bench: name.to_owned().into(), seconds: Some(seconds), tables: Vec::new(), ..self }
     }
 
-    /// Returns all tables: the posted ones; one for each set of parameters, with a line for each quantity and each peer
-    /// that measured it too; and others. Values are medians over the rounds; the ratio is ours to theirs, followed by
-    /// its extremes.
+    /// Returns all tables: the posted ones; one for each set of parameters, with a line for each row; and others.
+    /// Values are medians over the rounds; the ratio is ours to theirs, followed by its extremes.
     pub fn grids(&self) -> Vec<Grid> {
-        let posted = self.posted.iter().flat_map(|posted| posted.tables.iter().map(Figures::grid));
-        let mut sets: Vec<Vec<&str>> = Vec::new();
+        let mut measured: Vec<Grid> = Vec::new();
         for row in &self.rows {
-            let names = row.config.names();
-            if !sets.contains(&names) {
-                sets.push(names);
-            }
-        }
-        let measured = sets.iter().map(|names| self.grid(names));
-        posted.chain(measured).chain(self.tables.iter().cloned()).collect()
-    }
-
-    /// Returns the table of the rows whose parameters are `names`.
-    fn grid(&self, names: &[&str]) -> Grid {
-        let mut shown: Vec<(&Config, Vec<&str>)> = Vec::new();
-        for row in self.rows.iter().filter(|row| row.config.names() == names) {
-            match shown.iter_mut().find(|(config, _)| **config == row.config) {
-                Some((_, metrics)) if metrics.contains(&&*row.metric) => (),
-                Some((_, metrics)) => metrics.push(&row.metric),
-                None => shown.push((&row.config, vec![&row.metric])),
-            }
-        }
-        let mut rows = Vec::new();
-        for (config, metrics) in shown {
-            let lines = metrics.into_iter().flat_map(|metric| self.lines(config, metric));
-            for (index, line) in lines.enumerate() {
-                let parameter = |value| if index == 0 { value } else { String::new() };
-                rows.push(config.values().map(parameter).chain(line).collect());
-            }
-        }
-        let heads = ["metric", OURS, "peer", "theirs", "ratio", "min..max"];
-        let head: Vec<&str> = names.iter().copied().chain(heads).collect();
-        Grid::new(if self.posted.is_some() { "Measured" } else { "" }, &head, rows)
-    }
-
-    /// Returns the lines of one quantity: ours beside each peer, or ours alone.
-    fn lines(&self, config: &Config, metric: &str) -> Vec<[String; 6]> {
-        let same = |row: &&Row| row.config == *config && row.metric == metric;
-        let value = |row: &Row| figure(row.summary.median, &row.unit);
-        let ours = self.rows.iter().filter(same).find(|row| row.system == OURS);
-        let our_value = ours.map(value).unwrap_or_default();
-        let mut lines = Vec::new();
-        for theirs in self.rows.iter().filter(same).filter(|row| row.system != OURS) {
-            let is_theirs = |r: &&Ratio| r.to == theirs.system && r.metric == metric && r.config == *config;
-            let ratio = self.ratios.iter().find(is_theirs);
-            let (ratio, range) = ratio.map_or_else(Default::default, |Ratio { summary, marked, .. }| {
-                let mark = if *marked > 0 { ", too few CPUs" } else { "" };
-                (times(summary.median), format!("{}{mark}", summary.range()))
+            let heads = ["metric", "system", "", "ours / theirs", "min..max"];
+            let head: Vec<&str> = row.config.names().into_iter().chain(heads).collect();
+            let place = measured.iter().position(|grid| grid.head == head).unwrap_or_else(|| {
+                measured.push(Grid::new("", &head, Vec::new()));
+                measured.len() - 1
             });
-            let (peer, value) = (theirs.system.to_string(), value(theirs));
-            lines.push([metric.to_owned(), our_value.clone(), peer, value, ratio, range]);
+            let texts = |ratio: Summary| [times(ratio.median), ratio.range()];
+            let [ratio, range] = row.ratio.map_or_else(Default::default, texts);
+            let (metric, system) = (row.metric.to_string(), row.system.to_string());
+            let value = figure(row.summary.median, &row.unit);
+            measured[place]
+                .rows
+                .push(row.config.values().chain([metric, system, value, ratio, range]).collect());
         }
-        if let (Some(ours), true) = (ours, lines.is_empty()) {
-            let empty = String::new;
-            let range = if ours.unit == "ratio" { ours.summary.range() } else { empty() };
-            lines.push([metric.to_owned(), our_value, empty(), empty(), empty(), range]);
-        }
-        lines
+        let posted = self.posted.iter().flat_map(|posted| posted.tables.iter().cloned());
+        posted.chain(measured).chain(self.tables.iter().cloned()).collect()
     }
 
     /// Prints what was measured and where, all tables, and what was skipped, to standard output.
@@ -156,7 +108,7 @@ impl Report {
 mod tests {
     use serde_json::json;
 
-    use super::super::stats::Metric;
+    use super::super::stats::{Config, Metric};
     use super::super::units::{digits, duration};
     use super::*;
 
@@ -176,7 +128,7 @@ mod tests {
     fn json_has_documented_shape() {
         let json = serde_json::to_value(report()).expect("a report is JSON");
         let keys: Vec<&String> = json.as_object().expect("an object").keys().collect();
-        assert_eq!(keys, ["bench", "machine", "rows", "ratios", "skipped"]);
+        assert_eq!(keys, ["bench", "machine", "rows", "skipped"]);
         assert_eq!(json["bench"], "read");
         assert!(json["machine"]["cpus"].is_u64());
         let config = json!({"threads": 2, "nesting": 1});
@@ -187,13 +139,7 @@ mod tests {
                 "config": config, "median": 2.0, "min": 1.0, "max": 3.0
             })
         );
-        assert_eq!(
-            json["ratios"],
-            json!([{
-                "of": "stillpoint", "to": "peer", "metric": "pair_ns", "better": "lower",
-                "config": config, "median": 0.5, "min": 0.25, "max": 0.75
-            }])
-        );
+        assert_eq!(json["rows"][1]["ratio"], json!({"median": 0.5, "min": 0.25, "max": 0.75}));
         assert_eq!(json["skipped"], json!([{"system": "other", "why": "not built in"}]));
     }
 

@@ -135,9 +135,9 @@ pub struct Row {
     pub config: Config,
     #[serde(flatten)]
     pub summary: Summary,
-    /// The number of its rounds in which threads got too few CPUs; 0 if it has enough others.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub marked: usize,
+    /// Ours / theirs, by round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Summary>,
 }
 
 impl Row {
@@ -147,26 +147,7 @@ impl Row {
     }
 }
 
-fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
-
-/// The ratio of one system to another, by round.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ratio {
-    pub of: Text,
-    pub to: Text,
-    pub metric: Text,
-    pub better: Better,
-    pub config: Config,
-    #[serde(flatten)]
-    pub summary: Summary,
-    /// As in [`Row`].
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub marked: usize,
-}
-
-/// A course over time, or a histogram.
+/// A course over time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
     pub system: Text,
@@ -193,49 +174,7 @@ pub struct Posted {
     pub source: Text,
     /// The shape that must carry over: times belong to machines.
     pub expected: Text,
-    pub tables: Vec<Figures>,
-}
-
-/// A table of a post.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Figures {
-    title: Text,
-    /// Unit of all values.
-    unit: Text,
-    columns: Vec<Text>,
-    rows: Vec<FiguresRow>,
-}
-
-/// A row of a posted table, with a value for each column.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct FiguresRow {
-    row: Text,
-    values: Vec<f64>,
-}
-
-impl Figures {
-    /// Parses lines of cells, separated by `|`: title and unit; names of the columns; rows of a label and values.
-    pub fn parse(text: &'static str) -> Self {
-        let mut lines = text.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
-        let (title, columns) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-        let value = |cell: &&str| cell.parse().expect("a posted figure is a number");
-        let row = |cells: Vec<&'static str>| FiguresRow {
-            row: cells[0].into(),
-            values: cells[1..].iter().map(value).collect(),
-        };
-        let columns = columns[1..].iter().copied().map(Text::from).collect();
-        Self { title: title[0].into(), unit: title[1].into(), columns, rows: lines.map(row).collect() }
-    }
-
-    /// Returns the table as the command prints it.
-    pub(super) fn grid(&self) -> Grid {
-        let row = |row: &FiguresRow| {
-            [row.row.to_string()].into_iter().chain(row.values.iter().map(f64::to_string)).collect()
-        };
-        let head: Vec<&str> = [""].into_iter().chain(self.columns.iter().map(|name| &**name)).collect();
-        let title = format!("Posted: {}, {}", self.title, self.unit);
-        Grid::new(&title, &head, self.rows.iter().map(row).collect())
-    }
+    pub tables: Vec<Grid>,
 }
 
 #[cfg(test)]

@@ -1,23 +1,15 @@
 //! How rows are found in a [`Report`].
 
-use crate::given::Cpus;
 use crate::report::{OURS, UNCHECKED};
-use crate::stats::{Ratio, Row};
-use crate::{Better, Config, Report};
+use crate::stats::{Row, Summary};
+use crate::{Better, Report};
 
 impl Report {
     /// Returns the rows of `metric` in the configurations that `wanted` selects: a list of `name=value`, each of
     /// which narrows the choice. A value can also be `max`, the greatest of the rows that are left, `#n`, the n-th
-    /// smallest from 0 on, `cpus`, the number of CPUs, another parameter, and `*`, any. Rows of one CPU are selected
-    /// by their [profile](crate::profile) only, and rows that were measured with too few CPUs never.
+    /// smallest from 0 on, and `cpus`, the number of CPUs. Rows of one CPU are selected by their
+    /// [profile](crate::profile) only.
     pub fn select(&self, metric: &str, wanted: &str) -> Vec<&Row> {
-        let mut rows = self.rows_of(metric, wanted);
-        rows.retain(|row| row.marked == 0);
-        rows
-    }
-
-    /// [`select`](Self::select), and rows that were measured with too few CPUs.
-    pub(super) fn rows_of(&self, metric: &str, wanted: &str) -> Vec<&Row> {
         let mut rows: Vec<&Row> = self.rows.iter().filter(|row| row.metric == metric).collect();
         if !wanted.split(", ").any(|pair| pair.starts_with("profile=")) {
             rows.retain(|row| !row.is_of_one_cpu());
@@ -28,16 +20,12 @@ impl Report {
             numbers.dedup();
             let rank = value.strip_prefix('#').and_then(|rank| rank.parse::<usize>().ok());
             let value = match (value, rank) {
-                ("*", _) => continue,
                 ("cpus", _) => self.machine.cpus.to_string(),
                 ("max", _) => numbers.last().map_or_else(String::new, f64::to_string),
                 (_, Some(rank)) => numbers.get(rank).map_or_else(String::new, f64::to_string),
                 _ => value.to_owned(),
             };
-            let is_it = |config: &Config| {
-                config.text(name).is_some_and(|own| own == config.text(&value).unwrap_or(value.clone()))
-            };
-            rows.retain(|row| is_it(&row.config));
+            rows.retain(|row| row.config.text(name).is_some_and(|own| own == value));
         }
         rows
     }
@@ -61,48 +49,29 @@ impl Report {
     }
 
     /// Returns the ratio of our `row` to `theirs`.
-    pub fn ratio_to(&self, row: &Row, theirs: &str) -> Option<&Ratio> {
-        let is_it = |r: &&Ratio| r.to == theirs && r.metric == row.metric && r.config == row.config;
-        self.ratios.iter().find(is_it)
+    pub fn ratio_to(&self, row: &Row, theirs: &str) -> Option<Summary> {
+        let is_it = |r: &&Row| r.system == theirs && r.metric == row.metric && r.config == row.config;
+        self.rows.iter().find(is_it)?.ratio
     }
 
-    /// Returns why a metric in some configurations cannot be judged here, if threads got too few CPUs: in the whole bench,
-    /// or in rounds of these cells.
-    pub fn lacks_cpus(&self, metric: &str, wanted: &str) -> Option<String> {
-        let cpus = self.cpus.as_ref().map_or(String::new(), Cpus::to_string);
-        let is_marked = || self.rows_of(metric, wanted).iter().any(|row| row.marked > 0);
-        let lacks = self.cpus.as_ref().is_some_and(|cpus| !cpus.are_enough()) || is_marked();
-        lacks.then(|| format!("{UNCHECKED}: {cpus}"))
-    }
-
-    /// Returns `wanted` once for each combination of values that its `*` stands for, in the order of the rows.
-    pub fn expand(&self, metric: &str, wanted: &str) -> Vec<String> {
-        let mut all = Vec::new();
-        for row in self.select(metric, wanted) {
-            let pairs = wanted.split(", ").map(|pair| match pair.strip_suffix("=*") {
-                Some(name) => format!("{name}={}", row.config.text(name).unwrap_or_default()),
-                None => pair.to_owned(),
-            });
-            let one = pairs.collect::<Vec<_>>().join(", ");
-            if !all.contains(&one) {
-                all.push(one);
-            }
-        }
-        all
+    /// Returns why the bench cannot be judged here, if its threads got too few CPUs.
+    pub fn lacks_cpus(&self) -> Option<String> {
+        let cpus = self.cpus.as_ref().filter(|cpus| !cpus.are_enough())?;
+        Some(format!("{UNCHECKED}: {cpus}"))
     }
 }
 
-/// Returns whether a system is none that a program could use in our place: ours in another form, or what shows how far
-/// down one could get without protection, without a sum, or without sleeping.
+/// Returns whether a system is none that a program could use in our place: ours in another form, or what shows how
+/// far down one could get without protection, without a sum, or without sleeping.
 fn is_reference(system: &str) -> bool {
-    let references = ["bare-load", "thread-local", "run-queue", "one-flag", "reader-flags"];
+    let references = ["bare-load", "thread-local", "as-before", "one-flag", "reader-flags"];
     system.starts_with(OURS) || references.contains(&system)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Metric, Profile, Recorder};
+    use crate::{Config, Metric, Profile, Recorder};
 
     const COST: Metric = Metric::nanoseconds("cost_ns");
 
@@ -125,24 +94,11 @@ mod tests {
         assert_eq!(wanted.map(found), [Some(4.0), Some(16.0), Some(2.0), Some(2.0), None]);
         assert_eq!(report.select("cost_ns", "").len(), 8);
         let row = report.find("stillpoint", "cost_ns", "threads=16").expect("a row");
-        assert_eq!(report.ratio_to(row, "peer").map(|ratio| ratio.summary.median), Some(8.0));
+        assert_eq!(report.ratio_to(row, "peer").map(|ratio| ratio.median), Some(8.0));
     }
 
     #[test]
-    fn parameter_is_compared_with_another_one() {
-        let mut recorder = Recorder::new("lock");
-        for (cs, ncs) in [(100, 2000), (100, 100), (1000, 1000)] {
-            let config = Config::new([("cs_ns", cs.into()), ("ncs_ns", ncs.into())]);
-            recorder.record(0, "stillpoint", &COST, &config, f64::from(cs));
-        }
-        let report = Report::new(&recorder, Vec::new());
-        let found: Vec<f64> =
-            report.select("cost_ns", "ncs_ns=cs_ns").iter().map(|row| row.summary.median).collect();
-        assert_eq!(found, [100.0, 1000.0]);
-    }
-
-    #[test]
-    fn rows_of_one_cpu_or_without_cpus_are_selected_on_purpose_only() {
+    fn rows_of_one_cpu_are_selected_on_purpose_only() {
         let mut recorder = Recorder::new("lock");
         for (value, profile) in [(2.0, Profile::All), (1.0, Profile::One)] {
             for threads in [1, 2] {
@@ -150,23 +106,9 @@ mod tests {
                 recorder.record(0, "stillpoint", &COST, &config, value);
             }
         }
-        recorder.mark(0, &Config::new([("threads", 2.into())]).on(Profile::All));
         let report = Report::new(&recorder, Vec::new());
         let found = |wanted| report.select("cost_ns", wanted).len();
-        let wanted = ["", "profile=one", "profile=*", "threads=2", "profile=one, threads=2"];
-        assert_eq!(wanted.map(found), [1, 2, 3, 0, 1]);
-        assert!(
-            report
-                .lacks_cpus("cost_ns", "threads=2")
-                .is_some_and(|why| why.starts_with("cannot be checked here"))
-        );
-        assert_eq!(report.lacks_cpus("cost_ns", "threads=1"), None);
-    }
-
-    #[test]
-    fn star_stands_for_each_value() {
-        let expanded = report().expand("cost_ns", "op=add, threads=*");
-        assert_eq!(expanded, ["op=add, threads=1", "op=add, threads=4", "op=add, threads=16"]);
-        assert_eq!(report().expand("cost_ns", "op=add"), ["op=add"]);
+        let wanted = ["", "profile=one", "threads=2", "profile=one, threads=2"];
+        assert_eq!(wanted.map(found), [2, 2, 1, 1]);
     }
 }

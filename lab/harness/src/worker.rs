@@ -1,9 +1,9 @@
 //! A process of this program that measures on request.
 //!
 //! A process chooses its fence backend once, and its registries keep the size they once had, so what differs in these
-//! is measured in processes of their own: *workers*. The parent starts its own program again with the hidden subcommand
-//! `worker`. Parent and child exchange JSON, one line a message: the child says hello, answers each request, and ends
-//! with its standard input. A worker sleeps while another one measures.
+//! is measured in processes of their own: *workers*. The parent starts its own program again with the hidden
+//! subcommand `worker`. Parent and child exchange JSON, one line a message: the child says hello, answers each
+//! request, and ends with its standard input. A worker sleeps while another one measures.
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Write, stdin, stdout};
@@ -25,8 +25,8 @@ pub struct Remote<Q, A> {
     pub name: &'static str,
     /// The fence backend that the worker runs on, if not that of this process.
     pub backend: Option<&'static str>,
-    /// Measures in the worker. An error says why the system is missing in this build.
-    pub measure: Result<fn(Q) -> anyhow::Result<A>, &'static str>,
+    /// Measures in the worker.
+    pub measure: fn(Q) -> anyhow::Result<A>,
 }
 
 impl<Q: DeserializeOwned, A: Serialize> Remote<Q, A> {
@@ -46,11 +46,7 @@ impl<Q: DeserializeOwned, A: Serialize> Remote<Q, A> {
     /// Runs the child: measures the system that `args` names.
     pub fn serve(remotes: &[Self], args: &Args) -> anyhow::Result<()> {
         let remote = remotes.iter().find(|remote| remote.name == args.name).context("no such system")?;
-        let missing = match remote.measure {
-            Ok(_) => remote.backend.and_then(lacks_backend),
-            Err(why) => Some(why.to_owned()),
-        };
-        serve(missing, |request| remote.measure.map_err(anyhow::Error::msg)?(request))
+        serve(remote.backend.and_then(lacks_backend), remote.measure)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The command `stillpoint`: a demo, a look at the machine and at running processes, and, with the feature `bench`, measurements.
+//! The command `stillpoint`: a demo, a look at the machine and at running processes, and, with the feature `bench`,
+//! measurements.
 
 use clap::{Parser, Subcommand};
 use harness::{probe, seccomp_deny};
@@ -24,31 +25,14 @@ enum Command {
     #[cfg(feature = "bench")]
     #[command(flatten)]
     Measure(bench::Command),
+    /// Measure the library beside its peers, as do `report` and `claims` (needs `--features bench`).
     #[cfg(not(feature = "bench"))]
-    #[command(flatten)]
-    NotBuilt(NotBuilt),
+    #[command(aliases = ["report", "claims"], disable_help_flag = true)]
+    Bench(Ignored),
     /// Serves measurements to another process of this program.
     #[cfg(feature = "bench")]
     #[command(subcommand, hide = true)]
     Worker(bench::Worker),
-}
-
-/// What this build does not have.
-#[cfg(not(feature = "bench"))]
-#[derive(Debug, Subcommand)]
-enum NotBuilt {
-    /// Measure the library beside its peers (needs `--features bench`).
-    #[command(disable_help_flag = true)]
-    Bench(Ignored),
-    /// Measure this machine and write a page about it (needs `--features bench`).
-    #[command(disable_help_flag = true)]
-    Report(Ignored),
-    /// Measure whether the published figures hold here (needs `--features bench`).
-    #[command(disable_help_flag = true)]
-    Claims(Ignored),
-    /// Compare two results (needs `--features bench`).
-    #[command(disable_help_flag = true)]
-    Compare(Ignored),
 }
 
 #[cfg(not(feature = "bench"))]
@@ -62,7 +46,7 @@ struct Ignored {
 mod bench {
     use clap::Subcommand;
     use harness::worker::{self, Remote};
-    use measure::{bench, compare, report};
+    use measure::{bench, report};
 
     #[derive(Debug, Subcommand)]
     pub(crate) enum Command {
@@ -70,7 +54,6 @@ mod bench {
         Bench(bench::Args),
         Report(report::Args),
         Claims(report::claims::Args),
-        Compare(compare::Args),
     }
 
     impl Command {
@@ -79,7 +62,6 @@ mod bench {
                 Self::Bench(args) => bench::run(args),
                 Self::Report(args) => report::run(args),
                 Self::Claims(args) => report::claims::run(args),
-                Self::Compare(args) => compare::run(args),
             }
         }
     }
@@ -89,8 +71,6 @@ mod bench {
     pub(crate) enum Worker {
         /// A process-wide fence.
         Fence(worker::Args),
-        /// Nodes retired inside sections.
-        Stack(worker::Args),
         /// A hash map whose entries come and go.
         Churn(worker::Args),
         /// Stores to an atomic `Arc`.
@@ -103,7 +83,6 @@ mod bench {
         pub(crate) fn serve(&self) -> anyhow::Result<()> {
             match self {
                 Self::Fence(args) => Remote::serve(&bench::fence::REMOTES, args),
-                Self::Stack(args) => Remote::serve(bench::callback::stack::REMOTES, args),
                 Self::Churn(args) => Remote::serve(bench::map::churn::REMOTES, args),
                 Self::Stores(args) => Remote::serve(bench::arc::REMOTES, args),
                 Self::Part(args) => report::part::serve(args),
@@ -122,7 +101,7 @@ fn main() -> anyhow::Result<()> {
         #[cfg(feature = "bench")]
         Some(Command::Measure(command)) => command.run(),
         #[cfg(not(feature = "bench"))]
-        Some(Command::NotBuilt(_)) => {
+        Some(Command::Bench(_)) => {
             anyhow::bail!(
                 "not built in, so that the demo is soon built: `cargo run --profile bench --features bench -- ...`"
             )

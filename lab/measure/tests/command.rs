@@ -1,7 +1,6 @@
-//! The command with all benches, as a user runs it.
+//! The command, as a user runs it. `ci/lab.sh` runs all benches.
 #![cfg(feature = "bench")]
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -54,52 +53,6 @@ fn seccomp_deny_passes_on_arguments_and_exit_status() {
     assert_eq!(output.stdout, b"--json\n");
 }
 
-#[test]
-fn bench_writes_rows_and_lists_skipped_systems() {
-    // `map` takes minutes without optimization: `ci/lab.sh` runs it.
-    for bench in ["read", "sync", "fence", "qsbr", "srcu", "arc", "percpu", "callback", "lock", "programs"] {
-        let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
-        let path = json.to_str().expect("the path is text");
-        let quick: &[&str] = match bench {
-            "lock" => &["--quick"],
-            "programs" => &["--quick", "--cells", "bank"],
-            _ => &[],
-        };
-        stillpoint(&[&["bench", bench, "--seconds", "0.5", "--rounds", "1", "--json", path], quick].concat());
-        let text = std::fs::read_to_string(&json).expect("the report is there");
-        let report: Value = serde_json::from_str(&text).expect("the report is JSON");
-        assert_eq!(report["bench"], bench);
-        assert!(report["cpus"]["median"].as_f64().is_some_and(|given| given > 0.0), "{text}");
-        let rows = report["rows"].as_array().expect("rows");
-        assert!(rows.iter().any(|row| row["system"] == "stillpoint"), "{text}");
-        for part in ["ratios", "skipped"] {
-            assert!(report[part].is_array(), "{text}");
-        }
-        assert_eq!(report["series"].is_array(), ["callback", "sync"].contains(&bench), "{text}");
-
-        let keys: BTreeSet<&str> = rows
-            .iter()
-            .flat_map(|row| row["config"].as_object().expect("a configuration").keys())
-            .map(String::as_str)
-            .collect();
-        let expected = match bench {
-            "read" => "nesting threads",
-            "sync" => "call callers idle_threads profile readers section_us",
-            "percpu" => "op threads threads_per_cpu",
-            "callback" => {
-                "most_values ms node our_limit_bytes payload profile readers retired stall_ms threads"
-            }
-            "qsbr" => "asked_per_s profile readers threads",
-            "srcu" => "guards profile threads",
-            "arc" => "by held idle_threads strategy threads",
-            "lock" => "cs_ns ncs_ns profile threads",
-            "programs" => "busy profile program threads",
-            _ => "backend callers running",
-        };
-        assert!(keys.iter().copied().eq(expected.split(' ')), "{keys:?}");
-    }
-}
-
 /// As in a container with one CPU.
 #[test]
 fn one_cpu_is_too_few_to_publish_or_to_judge() {
@@ -135,59 +88,4 @@ fn reads_without_membarrier_are_measured_on_the_fallback() {
     let report: Value = serde_json::from_str(&text).expect("the results are JSON");
     assert_eq!(report["results"][0]["bench"], "read-no-membarrier");
     assert_eq!(report["results"][0]["machine"]["fence"], "seqcst");
-}
-
-#[test]
-fn report_keeps_older_results_and_page_is_self_contained() {
-    let into = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
-    let _ = std::fs::remove_dir_all(&into);
-    let directory = into.to_str().expect("the path is text");
-    let report = |parts: &str| {
-        stillpoint(&["report", "--only", parts, "--seconds", "0.3", "--out-dir", directory]);
-        let text = std::fs::read_to_string(into.join("report.json")).expect("the results are there");
-        serde_json::from_str::<Value>(&text).expect("the results are JSON")
-    };
-    let benches = |document: &Value| -> Vec<String> {
-        let results = document["results"].as_array().expect("results").iter();
-        results.map(|result| result["bench"].as_str().expect("a name").to_owned()).collect()
-    };
-    let first = report("fence,read");
-    assert_eq!(benches(&first), ["fence", "read"]);
-    let second = report("read,srcu");
-    assert_eq!(benches(&second), ["fence", "read", "srcu"]);
-    assert_eq!(first["results"][0], second["results"][0]);
-    assert!(second["machine"].as_array().is_some_and(|facts| !facts.is_empty()));
-
-    // Each part has its run and its commit, and what is of two runs says so.
-    let run = |part: usize| second["results"][part]["origin"]["run"].as_str().expect("a run");
-    assert!(run(0) != run(1) && run(1) == run(2), "{second}");
-    assert!(second["results"][0]["origin"]["commit"].is_string());
-    let summary = std::fs::read_to_string(into.join("summary.md")).expect("the summary is there");
-    assert!(summary.contains("not to be published"), "{summary}");
-    let json = into.join("report.json");
-    let output = Command::new(STILLPOINT)
-        .args(["report", "--one-run", "--from"])
-        .arg(&json)
-        .arg("--out-dir")
-        .arg(into.join("two"))
-        .output()
-        .expect("the program starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && errors.contains("is not to be published"), "{errors}");
-
-    let page = std::fs::read_to_string(into.join("report.html")).expect("the page is there");
-    for part in ["This machine", "Enter, load, exit", "</svg>", "prefers-color-scheme"] {
-        assert!(page.contains(part), "{part} is missing");
-    }
-    for foreign in ["<script", "http://", "https://", "<link", "url("] {
-        assert!(!page.contains(foreign), "{foreign} is in the page");
-    }
-    assert!(summary.contains("| RCU read (enter, load, exit) |"), "{summary}");
-
-    let json = json.to_str().expect("the path is text");
-    let (drawn, again) = (into.join("again"), into.join("again/report.html"));
-    stillpoint(&["report", "--from", json, "--out-dir", drawn.to_str().expect("the path is text")]);
-    assert!(std::fs::read_to_string(again).expect("the page is there") == page);
-    let compared = stdout(&["compare", json, json]);
-    assert!(compared.contains("stillpoint: no difference seen in"), "{compared}");
 }

@@ -1,5 +1,5 @@
-//! The command `posts`: the experiments of the posts that the library descends from, repeated on it, and a model of what
-//! the library costs on larger machines.
+//! The command `posts`: the experiments of the posts that the library descends from, repeated on it, and a model of
+//! what the library costs on larger machines.
 
 mod reproduce;
 mod scale;
@@ -48,8 +48,8 @@ fn main() -> anyhow::Result<()> {
         Command::SeccompDeny(args) => match seccomp_deny::run(args)? {},
         Command::Worker(worker) => match worker {
             Worker::Fence(args) => Remote::serve(&measure::bench::fence::REMOTES, &args),
-            Worker::Grace(args) => Remote::serve(&reproduce::e2::REMOTES, &args),
-            Worker::Track(args) => Remote::serve(&reproduce::track::REMOTES, &args),
+            Worker::Grace(args) => Remote::serve(reproduce::e2::REMOTES, &args),
+            Worker::Track(args) => Remote::serve(reproduce::track::REMOTES, &args),
             Worker::Part(args) => worker::serve(None, |seconds: f64| -> anyhow::Result<Report> {
                 reproduce::measure(&args.name, seconds)
             }),

@@ -45,8 +45,8 @@ pub(super) fn late() -> Duration {
 }
 
 /// Returns the time after which a wait or a writer that has not moved has lost its wake-up, if other threads run
-/// ([`stillness`](super::stillness) finds it where none does). Shorter if steps can be broken; longer where threads wait
-/// for CPUs.
+/// ([`stillness`](super::stillness) finds it where none does). Shorter if steps can be broken; longer where threads
+/// wait for CPUs.
 pub(super) fn wait_limit() -> Duration {
     let base = if cfg!(stillpoint_mutants) { Duration::from_secs(2) } else { Duration::from_secs(30) };
     base + 4 * late()

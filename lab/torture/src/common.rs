@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::process;
 use std::time::Duration;
 
@@ -19,20 +18,15 @@ pub(crate) struct Common {
     /// What random choices follow from [default: another each time].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Break this step of the library first: the run must fail (see `ci/torture.sh`). NAME/N breaks it once in N times.
+    /// Break this step of the library first: the run must fail (see `ci/torture.sh`). NAME/N breaks it once in N
+    /// times.
     #[cfg(stillpoint_mutants)]
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
 }
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct ThreadArgs {
-    #[command(flatten)]
-    pub(super) common: Common,
-    /// Threads.
-    #[arg(long, value_name = "N", default_value = "16")]
-    pub(super) threads: NonZeroUsize,
-}
+/// Threads of tortures that do not draw their number.
+pub(super) const THREADS: usize = 16;
 
 impl Common {
     /// Chooses the seed, and breaks the step that is to be broken.

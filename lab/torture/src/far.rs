@@ -1,5 +1,5 @@
-//! Memory far from the processor. Stores to it wait in the store buffer, and so do those that follow, while later loads do
-//! not wait: a missing fence has an effect more often.
+//! Memory far from the processor. Stores to it wait in the store buffer, and so do those that follow, while later
+//! loads do not wait: a missing fence has an effect more often.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

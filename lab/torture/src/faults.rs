@@ -1,5 +1,5 @@
-//! Faults: signals, threads that occupy a CPU, forks. With the portable code neither handlers nor children of forks may use
-//! the library, so there are none.
+//! Faults: signals, threads that occupy a CPU, forks. With the portable code neither handlers nor children of forks
+//! may use the library, so there are none.
 
 use std::hint;
 use std::io;
@@ -99,7 +99,8 @@ impl Signals {
 
 impl Drop for Receiver<'_> {
     fn drop(&mut self) {
-        // SAFETY: a set of signals for the calling thread, which ends soon: late ones do not interrupt its destructors.
+        // SAFETY: a set of signals for the calling thread, which ends soon: late ones do not interrupt its
+        // destructors.
         unsafe {
             let mut signals: libc::sigset_t = mem::zeroed();
             libc::sigaddset(&mut signals, libc::SIGUSR1);
@@ -169,8 +170,8 @@ pub(super) fn set_idle_priority() {
     }
 }
 
-/// Gives the calling thread a CPU, and the highest priority below real time, as far as it may have them: for threads that
-/// must run at the same time as each other.
+/// Gives the calling thread a CPU, and the highest priority below real time, as far as it may have them: for threads
+/// that must run at the same time as each other.
 pub(super) fn have_cpu(cpu: usize) {
     let _ = pin::to(cpu);
     // SAFETY: plain calls, for this thread only.

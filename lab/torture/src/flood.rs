@@ -6,8 +6,8 @@
 //! sections, the outer of which lasts for several values. Writers inside sections are throttled late, so there the
 //! limit may be exceeded, but not twice.
 //!
-//! Values with a destructor are counted from birth to death as well, and the memory of the process is measured, so that
-//! the check does not rely on the library's own numbers.
+//! Values with a destructor are counted from birth to death as well, and the memory of the process is measured, so
+//! that the check does not rely on the library's own numbers.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -22,7 +22,6 @@ use stillpoint::rcu::{self, Limits, Stats};
 use super::canary::wait_limit;
 use super::common::{self, fail, sleep};
 use harness::controls::Controls;
-use harness::progress::Progress;
 use harness::{crew, memory};
 
 pub(super) const NAME: &str = "flood";
@@ -41,9 +40,6 @@ pub(crate) struct Args {
     /// Threads that retire.
     #[arg(long, value_name = "N", default_value = "1")]
     writers: NonZeroUsize,
-    /// Which floods to run.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "plain,destructors,nested")]
-    floods: Vec<Kind>,
 }
 
 /// Parses the time of a stall, which must be shorter than the timeout of throttled writers.
@@ -52,7 +48,7 @@ fn stall(text: &str) -> Result<f64, String> {
     if (0.0..=9.0).contains(&seconds) { Ok(seconds) } else { Err("must be 0 to 9".to_owned()) }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Plain values.
     Plain,
@@ -74,8 +70,8 @@ pub(super) const UNNOTICED: u64 = 64;
 /// Bytes of a value.
 const SIZE: u64 = 64;
 
-/// The memory of the process may grow by so many bytes for each unreclaimed one: allocator and queue need as much as a
-/// value. And by this, which allocators keep.
+/// The memory of the process may grow by so many bytes for each unreclaimed one: allocator and queue need as much as
+/// a value. And by this, which allocators keep.
 const COST: u64 = 2;
 const KEPT: u64 = 128 << 20;
 
@@ -135,7 +131,7 @@ struct Flood {
 pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     let (resident, limit) = (resident()?, args.limit_mib.get() << 20);
     let mut most = 0;
-    for &kind in &args.floods {
+    for kind in [Kind::Plain, Kind::Destructors, Kind::Nested] {
         let peak = Flood::new(args, kind).run(resident, limit)?;
         most = most.max(peak.queued).max(peak.live);
     }
@@ -175,7 +171,11 @@ impl Flood {
     fn run(&self, resident: u64, limit: u64) -> anyhow::Result<Peak> {
         let (name, nested) = (self.name, self.kind == Kind::Nested);
         // Elsewhere only the bytes are limited, as these are what is checked.
-        rcu::Global.set_limits(Limits { count: if nested { limit / SIZE } else { u64::MAX }, bytes: limit });
+        rcu::Global.set_limits(Limits {
+            count: if nested { limit / SIZE } else { u64::MAX },
+            bytes: limit,
+            ..Limits::default()
+        });
         let (before, start) = (rcu::stats(), Instant::now());
         let peak = self.controls.scope(|scope| self.watch(scope, resident))?;
         let seconds = start.elapsed().as_secs_f64();
@@ -235,8 +235,6 @@ impl Flood {
         })?;
         let start = |slot| crew::spawn(scope, move || self.write(slot));
         let writers = (0..self.writers.len()).map(start).collect::<anyhow::Result<Vec<_>>>()?;
-        let count = self.share * writers.len() as u64;
-        let progress = Progress::new("torture flood", 100, self.stall + Duration::from_nanos(100 * count));
         let (mut peak, mut last, mut moved) = (Peak::default(), 0, Instant::now());
         while !writers.iter().all(|writer| writer.is_finished()) {
             let Stats { queued_bytes, .. } = rcu::stats();
@@ -249,15 +247,12 @@ impl Flood {
             if born != last {
                 (last, moved) = (born, Instant::now());
             } else if moved.elapsed() > wait_limit() {
-                drop(progress);
                 fail(
                     NAME,
                     common::Kind::Hang,
                     &format!("no writer has moved for {:?}; {}", wait_limit(), rcu::stats()),
                 );
             }
-            progress.show(|| format!("{}: {born}, {:.2} MiB unreclaimed", self.name, mib(queued_bytes)));
-            progress.reach(born * 100 / count);
             sleep(TICK);
         }
         writers.into_iter().try_for_each(crew::join)?;
@@ -293,20 +288,4 @@ impl Flood {
 
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn live_values_are_born_and_not_dead() {
-        let counts = [WriterCount::default(), WriterCount::default()];
-        for count in &counts {
-            count.born.store(2, Relaxed);
-            count.died.store(1, Relaxed);
-        }
-        assert_eq!(live(&counts), 2);
-        assert_eq!([size_of::<Counted>(), size_of::<[u64; 8]>()], [SIZE as usize; 2]);
-    }
 }

@@ -1,9 +1,9 @@
 //! `torture hazard`: threads protect, keep and pass on elements by hazard pointers while others retire them.
 //!
-//! Elements are never returned to the allocator. An element is published, unpublished and retired, and then freed: its stamp
-//! says so, with its generation. While a hazard pointer protects it, or a section in which it was loaded is open, a reader
-//! must not see it freed, nor in another generation. When all threads have stopped, everything must have been freed but what
-//! hazard pointers still protect.
+//! Elements are never returned to the allocator. An element is published, unpublished and retired, and then freed:
+//! its stamp says so, with its generation. While a hazard pointer protects it, or a section in which it was loaded is
+//! open, a reader must not see it freed, nor in another generation. When all threads have stopped, everything must
+//! have been freed but what hazard pointers still protect.
 
 use std::collections::VecDeque;
 use std::hint;
@@ -18,7 +18,7 @@ use stillpoint::hazard::{self, Global, HazardPointer};
 use stillpoint::rcu::{Atomic, DeferOptions, Limits, Shared};
 
 use super::common::{Common, Kind, check, fail, require, seeded, sleep};
-use super::intervals::{TICK, interval, repeat};
+use super::intervals::{TICK, Watch, interval, repeat};
 use super::{canary, faults};
 
 pub(super) const NAME: &str = "hazard";
@@ -143,7 +143,7 @@ impl Test {
             let (source, pointer) = (&self.published[fastrand::usize(..POINTERS)], &mut pointers[place]);
             let node = match fastrand::u8(..8) {
                 0 => {
-                    let section = hazard::enter();
+                    let section = Global::enter();
                     let seen = Seen::new(source.load(&section));
                     delay();
                     seen.check();
@@ -192,8 +192,7 @@ impl Test {
     fn options() -> DeferOptions {
         let options = DeferOptions::new();
         match fastrand::u8(..8) {
-            0 => options.lazy(),
-            1..5 => options.run_on_retiring_thread(),
+            0..4 => options.run_on_retiring_thread(),
             _ => options,
         }
     }
@@ -285,29 +284,23 @@ fn one_interval(test: &'static Test) -> anyhow::Result<()> {
             thread::scope(|scope| _ = scope.spawn(seeded(|| test.read())));
         }
     };
-    interval(
-        (NAME, &|| hazard::stats().to_string()),
-        UPDATERS + READERS,
-        INTERVAL,
-        &test.stop,
-        body,
-        || {
-            sleep(TICK);
-            kept.check();
-            if fastrand::u32(..FORKS) == 0 {
-                faults::finish(faults::fork(), works_in_child).map(|_| ())
-            } else {
-                Ok(())
-            }
-        },
-    )?;
+    let state = || Global.stats().to_string();
+    interval(&Watch::new(NAME, &state), UPDATERS + READERS, INTERVAL, &test.stop, body, |ends| {
+        kept.check();
+        if ends {
+            return Ok(());
+        }
+        sleep(TICK);
+        let is_fork = fastrand::u32(..FORKS) == 0;
+        if is_fork { faults::finish(faults::fork(), works_in_child).map(drop) } else { Ok(()) }
+    })?;
     kept.check();
     drop(stalled);
     test.left.lock().unwrap_or_else(PoisonError::into_inner).clear();
     Global.barrier();
     let missing = ELEMENTS - POINTERS - test.free.lock().unwrap_or_else(PoisonError::into_inner).len();
     check(missing == 0, Kind::Leak, || {
-        format!("{missing} elements have not been freed after the barrier: {}", hazard::stats())
+        format!("{missing} elements have not been freed after the barrier: {}", Global.stats())
     })
 }
 
@@ -315,7 +308,7 @@ fn one_interval(test: &'static Test) -> anyhow::Result<()> {
 pub(super) fn run(args: &Common) -> anyhow::Result<String> {
     canary::start(|| ())?;
     let test = *TEST.get_or_init(Test::new);
-    let intervals = repeat(NAME, args.seconds, |_| one_interval(test))?;
+    let intervals = repeat(args.seconds, |_| one_interval(test))?;
     let [protections, retired] = [&test.protections, &test.retired].map(|count| count.load(Relaxed));
     require(NAME, "protections", protections, LEAST, args.seconds);
     require(NAME, "retired elements", retired, LEAST, args.seconds);

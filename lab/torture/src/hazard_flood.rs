@@ -1,5 +1,5 @@
-//! `torture hazard-flood`: writers retire as fast as they can, while a reader protects some values and does not move. What
-//! waits to be freed must stay below the domain's limit, which is small.
+//! `torture hazard-flood`: writers retire as fast as they can, while a reader protects some values and does not move.
+//! What waits to be freed must stay below the domain's limit, which is small.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use stillpoint::Domain as _;
-use stillpoint::hazard::{self, Global, HazardPointer};
+use stillpoint::hazard::{Global, HazardPointer};
 use stillpoint::rcu::{Limits, Rcu};
 
 use super::common::sleep;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
         }
         while !threads.iter().all(|thread| thread.is_finished()) {
             sleep(TICK);
-            most = most.max(hazard::stats().queued);
+            most = most.max(Global.stats().queued);
             grown = grown.max(memory::resident().unwrap_or(0).saturating_sub(resident));
         }
         threads.into_iter().try_for_each(crew::join)
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     ensure!(most <= limit, "{most} values waited; {limit} may");
     drop(pointers);
     Global.barrier();
-    let left = hazard::stats().queued;
+    let left = Global.stats().queued;
     ensure!(left == 0, "{left} values are left");
     Ok(format!(
         "{count} values of {} bytes retired in {seconds:.1} s by {writers} threads behind a stalled reader; at most {most} of \

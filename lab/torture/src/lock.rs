@@ -1,34 +1,31 @@
 //! `torture lock`: threads acquire one lock in all ways at once, under all faults.
 //!
-//! Checked: no other thread changes what the lock guards while a thread holds it, each wait ends ([`wait_limit`]), and
-//! no work under the lock is lost. Now and then all threads stop. Meanwhile threads end and others take their slots,
-//! signal handlers try to lock, some threads have a low priority, some share a third of a CPU, all free nodes of the
-//! lock are taken away now and then, and the process forks.
+//! Checked: no other thread changes what the lock guards while a thread holds it, each wait ends ([`wait_limit`]),
+//! and no work under the lock is lost. Now and then all threads stop. Meanwhile threads end and others take their
+//! slots, signal handlers try to lock, some threads have a low priority, all free nodes of the lock are taken away
+//! now and then, and the process forks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::thread::{self, Scope};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use stillpoint::lock::lab::AllNodes;
 use stillpoint::lock::{Mutex, MutexGuard};
 
-use super::common::{Kind, ThreadArgs, check, fail, fail_with, require, seeded, sleep};
+use super::common::{Common, Kind, THREADS, check, fail, require, seeded, sleep};
 use super::faults::{self, Signals};
 use super::guarded::{CHANGED, LOCK, NAME};
-use super::quota::Quota;
-use super::stillness::Stillness;
+use super::intervals::{Watch, interval, repeat};
 use super::{canary, lock_rounds};
-use harness::crew;
-use harness::progress::Progress;
 use harness::units::duration;
 
 /// Time between two checks, signals, forks.
 const TICK: Duration = Duration::from_millis(5);
 /// Time until all threads stop, so that no later acquisition makes up for a lost wake-up.
 const SHORT: Duration = Duration::from_millis(100);
-/// The same for the first interval, and one in eight. Longer than [`wait_limit`] with a broken step, as some make waits
-/// too long only beside other threads.
+/// The same for the first interval, and one in eight. Longer than [`wait_limit`] with a broken step, as some make
+/// waits too long only beside other threads.
 const LONG: Duration = Duration::from_millis(2500);
 /// Time of [`lock_rounds`] at the beginning; an eighth of it whenever all threads have stopped.
 const ROUNDS: Duration = Duration::from_millis(400);
@@ -58,8 +55,6 @@ struct Run {
     waits: Box<[CachePadded<AtomicU64>]>,
     signals: Signals,
     stop: AtomicBool,
-    /// For a quarter of the threads, if available.
-    quota: Option<Quota>,
 }
 
 /// What was done.
@@ -71,35 +66,36 @@ struct Count {
     longest: Duration,
 }
 
+impl Count {
+    fn add(&mut self, other: &Self) {
+        self.taken += other.taken;
+        self.timed_out += other.timed_out;
+        self.threads += other.threads;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
 /// Runs the torture. Returns what passed.
-pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
+pub(super) fn run(args: &Common) -> anyhow::Result<String> {
     faults::handle_signals(handle)?;
     canary::start(faults::set_idle_priority)?;
-    let slots = args.threads.get();
-    let (quota, restricted) = match Quota::new() {
-        Ok(quota) => (Some(quota), format!("{} of them with a CPU quota", slots / 4)),
-        Err(why) => {
-            eprintln!("NOT CHECKED: threads with a CPU quota. {why:#}");
-            (None, "NONE WITH A CPU QUOTA, which is not available here".to_owned())
-        }
-    };
+    let slots = THREADS;
     let run = Run {
         start: Instant::now(),
         waits: (0..slots).map(|_| CachePadded::default()).collect(),
         signals: Signals::new(slots),
         stop: AtomicBool::new(false),
-        quota,
     };
     let begin = LOCK.lock().second;
-    let (count, forks) = thread::scope(|scope| {
-        let count = run.watch(scope, args.common.seconds);
-        run.stop.store(true, Relaxed);
-        CHANGED.notify_all();
-        count
+    let (mut count, mut forks) = (Count::default(), 0);
+    repeat(args.seconds, |number| {
+        // The first rounds are the longest.
+        count.taken += lock_rounds::run(if number == 0 { ROUNDS } else { ROUNDS / 8 })?;
+        forks +=
+            run.interval(&mut count, if number == 0 || fastrand::u8(..8) == 0 { LONG } else { SHORT })?;
+        Ok(())
     })?;
     let seconds = run.start.elapsed().as_secs_f64();
-    // Removes the cgroup, also if the process is to be ended.
-    drop(run);
     let done = LOCK.lock().second - begin;
     check(done == count.taken, Kind::Lost, || {
         format!("{} acquisitions, but the work of {done}", count.taken)
@@ -109,9 +105,9 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     check(signals == handled + failed, Kind::Lost, || {
         format!("{signals} signals, but the work of {handled} handlers and {failed} failed tries")
     })?;
-    require(NAME, "acquisitions", count.taken, LEAST, args.common.seconds);
+    require(NAME, "acquisitions", count.taken, LEAST, args.seconds);
     Ok(format!(
-        "{} acquisitions by {} threads in {slots} slots, {restricted}, in {:.1} s, {} timed out, the longest wait {}; \
+        "{} acquisitions by {} threads in {slots} slots, in {:.1} s, {} timed out, the longest wait {}; \
          {handled} handlers, {forks} forks",
         count.taken,
         count.threads,
@@ -122,72 +118,47 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
 }
 
 impl Run {
-    /// Runs all threads for some `seconds`, and disturbs them. Returns what they did, and the number of forks.
-    fn watch<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        seconds: f64,
-    ) -> anyhow::Result<(Count, u64)> {
-        let total = Duration::from_secs_f64(seconds);
-        let (mut threads, mut free) = (Vec::new(), (0..self.waits.len()).collect::<Vec<_>>());
-        let start = |slot| crew::spawn(scope, seeded(move || self.live(slot)));
-        let progress = Progress::new("torture lock", total.as_secs_f64().ceil() as usize, total);
-        let (mut count, mut forks, mut nodes) = (Count::default(), 0, None);
-        count.taken += lock_rounds::run(ROUNDS.min(total / 2))?;
-        let mut end = self.start.elapsed() + LONG;
-        let mut stillness = Stillness::new();
-        while self.start.elapsed() < total || !threads.is_empty() {
-            let stops = self.start.elapsed() >= end.min(total);
-            self.stop.store(stops, Relaxed);
-            if !stops {
-                for slot in free.drain(..) {
-                    threads.push(start(slot)?);
+    /// Runs a thread in each slot, one after the other, and disturbs them. Adds what they did. Returns the number of
+    /// forks.
+    fn interval(&self, count: &mut Count, length: Duration) -> anyhow::Result<u64> {
+        let (mut forks, mut nodes, begin) = (0, None, Instant::now());
+        let state = || format!("{LOCK:?}");
+        let body = |slot| {
+            let mut all = Count::default();
+            while !self.stop.load(Relaxed) {
+                let live = seeded(|| self.live(slot));
+                all.add(&thread::scope(|scope| scope.spawn(live).join()).expect("its message is above"));
+            }
+            all
+        };
+        let counts =
+            interval(&Watch::new(NAME, &state), self.waits.len(), length, &self.stop, body, |ends| {
+                if let Some(why) = self.stuck() {
+                    fail(NAME, Kind::Hang, &why);
                 }
-            } else if threads.is_empty() {
-                count.taken += lock_rounds::run(ROUNDS / 8)?;
-                end = self.start.elapsed() + if fastrand::u8(..8) == 0 { LONG } else { SHORT };
-            }
-            sleep(TICK);
-            if stops {
-                // All end, and no signals are sent.
-                let (waits, is_still) = (!threads.is_empty(), stillness.check(canary::is));
-                if waits && is_still {
-                    fail(NAME, Kind::Hang, &format!("threads do not end, and none runs: {LOCK:?}"));
+                if ends {
+                    return Ok(());
                 }
-            }
-            if let Some(why) = self.stuck() {
-                fail(NAME, Kind::Hang, &why);
-            }
-            progress.show(|| format!("{} acquisitions, {forks} forks", count.taken));
-            progress.reach(self.start.elapsed().as_secs());
-            if !stops {
+                sleep(TICK);
                 CHANGED.notify_one();
                 self.signals.send();
-            }
-            match fastrand::u8(..16) {
-                // For a while, threads without a node of their own wait unqueued.
-                0 => nodes = Some(AllNodes::alloc()),
-                1..4 => nodes = None,
-                4 if forks < 10 * self.start.elapsed().as_secs() => {
-                    forks += faults::finish(faults::fork(), lock_in_child)?;
+                match fastrand::u8(..16) {
+                    // For a while, threads without a node of their own poll.
+                    0 => nodes = Some(AllNodes::alloc()),
+                    1..4 => nodes = None,
+                    4 if forks <= 10 * begin.elapsed().as_secs() => {
+                        forks += faults::finish(faults::fork(), lock_in_child)?;
+                    }
+                    _ => {}
                 }
-                _ => {}
-            }
-            for ended in threads.extract_if(.., |thread| thread.is_finished()).collect::<Vec<_>>() {
-                let (slot, of_thread) = crew::join(ended)?;
-                count.taken += of_thread.taken;
-                count.timed_out += of_thread.timed_out;
-                count.threads += 1;
-                count.longest = count.longest.max(of_thread.longest);
-                free.push(slot);
-            }
-        }
-        drop(nodes);
-        Ok((count, forks))
+                Ok(())
+            })?;
+        counts.iter().for_each(|its| count.add(its));
+        Ok(forks)
     }
 
-    /// Runs a thread. Returns its slot and what it did.
-    fn live(&self, slot: usize) -> (usize, Count) {
+    /// Runs a thread. Returns what it did.
+    fn live(&self, slot: usize) -> Count {
         // SAFETY: plain calls, for this thread only. That a priority is not available does no harm.
         unsafe {
             if slot % 4 == 1 {
@@ -197,12 +168,7 @@ impl Run {
             }
         }
         let _receiver = self.signals.receiver(slot);
-        if let (3, Some(quota)) = (slot % 4, &self.quota)
-            && let Err(why) = quota.join()
-        {
-            fail_with(NAME, &why);
-        }
-        let mut count = Count::default();
+        let mut count = Count { threads: 1, ..Count::default() };
         while count.taken < MOST && !self.stop.load(Relaxed) {
             let began = self.start.elapsed();
             self.waits[slot].store(began.as_nanos() as u64 + 1, Relaxed);
@@ -211,7 +177,7 @@ impl Run {
             count.longest = count.longest.max(self.start.elapsed() - began);
             *if taken { &mut count.taken } else { &mut count.timed_out } += 1;
         }
-        (slot, count)
+        count
     }
 
     /// Returns the first thread that has waited for too long, if any.

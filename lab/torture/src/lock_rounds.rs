@@ -1,5 +1,5 @@
-//! Rounds of `torture lock` in which nothing makes up for a lost wake-up: few threads, each of which takes the lock once,
-//! or waits for its turn, without signals, forks, low priorities, and mostly without timeouts.
+//! Rounds of `torture lock` in which nothing makes up for a lost wake-up: few threads, each of which takes the lock
+//! once, or waits for its turn, without signals, forks, low priorities, and mostly without timeouts.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use stillpoint::lock::lab::AllNodes;
 
 use super::common::sleep;
 use super::guarded::{CHANGED, Guarded, LOCK, NAME};
-use super::intervals::interval;
+use super::intervals::{Watch, interval};
 
 const THREADS: usize = 4;
 /// Turns of each thread.
@@ -23,7 +23,7 @@ pub(super) fn run(length: Duration) -> anyhow::Result<u64> {
         taken += match fastrand::u8(..4) {
             0 => round(2, take_turns)?,
             1 => {
-                // Threads wait unqueued.
+                // Threads poll.
                 let _nodes = AllNodes::alloc();
                 round(THREADS, take)?
             }
@@ -39,7 +39,8 @@ fn round(threads: usize, body: impl Fn(u64) -> u64 + Sync) -> anyhow::Result<u64
     LOCK.lock().turn = 0;
     let state = || format!("{LOCK:?}, {CHANGED:?}");
     let body = |number| body(number as u64);
-    let taken = interval((NAME, &state), threads, Duration::ZERO, &AtomicBool::new(false), body, || Ok(()))?;
+    let (watch, stop) = (Watch::new(NAME, &state), AtomicBool::new(false));
+    let taken = interval(&watch, threads, Duration::ZERO, &stop, body, |_| Ok(()))?;
     Ok(taken.into_iter().sum())
 }
 

@@ -1,9 +1,9 @@
-//! The command `torture`: stress tests of the library that check its guarantees. It compiles fast, which builds of the
-//! library with broken steps and builds for other machines need.
+//! The command `torture`: stress tests of the library that check its guarantees. It compiles fast, which builds of
+//! the library with broken steps and builds for other machines need.
 //!
 //! Each run begins with its seed, from which all random choices follow, and ends with one line that contains the
-//! verdict; if it failed, the line names the kind of guarantee that was broken, and the exit status is 1. A run that found nothing wrong, but did too little to conclude
-//! anything, exits with status 77.
+//! verdict; if it failed, the line names the kind of guarantee that was broken, and the exit status is 1. A run that
+//! found nothing wrong, but did too little to conclude anything, exits with status 77.
 
 mod all;
 mod canary;
@@ -16,14 +16,12 @@ mod futures;
 mod guarded;
 mod hazard;
 mod hazard_flood;
-mod history;
 mod intervals;
 mod lock;
 mod lock_rounds;
 mod map;
 mod oracle;
 mod percpu;
-mod quota;
 mod reader;
 mod rounds;
 mod run;
@@ -37,7 +35,7 @@ mod violation;
 use clap::{Parser, Subcommand};
 use harness::{probe, seccomp_deny};
 
-use common::{Common, ThreadArgs, fail_with};
+use common::{Common, fail_with};
 
 /// Stress the library and check its guarantees.
 #[derive(Debug, Parser)]
@@ -80,11 +78,11 @@ enum Name {
     Hazard(Common),
     /// Per-CPU data, all operations at once, by threads that migrate, get signals, start and end, every fourth one
     /// without restartable sequences: nothing is lost, or taken twice.
-    Percpu(ThreadArgs),
+    Percpu(Common),
     /// One lock, all operations at once, under signals, forks and timeouts: mutual exclusion, and every wait ends.
-    Lock(ThreadArgs),
+    Lock(Common),
     /// One reader-writer lock, all operations at once: writers exclude all others, and every wait ends.
-    Rwlock(ThreadArgs),
+    Rwlock(Common),
     /// A hash map that grows and shrinks: no entry is lost, goes back in time, or is used after its end.
     Map(Common),
     /// Each of these in turn, in processes of their own, on each backend of the fence and of per-CPU data.
@@ -106,9 +104,9 @@ fn torture(name: &Name) {
         Name::Qsbr(args) => common("qsbr", args, &|seed| run::run::<flavor::Qsbr>(args, seed)),
         Name::Srcu(args) => common("srcu", args, &|seed| run::run::<flavor::Srcu>(args, seed)),
         Name::Hazard(args) => common(hazard::NAME, args, &|_| hazard::run(args)),
-        Name::Percpu(args) => common(percpu::NAME, &args.common, &|_| percpu::run(args)),
-        Name::Lock(args) => common(guarded::NAME, &args.common, &|_| lock::run(args)),
-        Name::Rwlock(args) => common(rwlock::NAME, &args.common, &|_| rwlock::run(args)),
+        Name::Percpu(args) => common(percpu::NAME, args, &|_| percpu::run(args)),
+        Name::Lock(args) => common(guarded::NAME, args, &|_| lock::run(args)),
+        Name::Rwlock(args) => common(rwlock::NAME, args, &|_| rwlock::run(args)),
         Name::Map(args) => common(map::NAME, args, &|_| map::run(args)),
         Name::All(args) => common("all", args, &|seed| all::run(args, seed)),
         Name::HazardFlood(args) => (hazard_flood::NAME, hazard_flood::run(args)),

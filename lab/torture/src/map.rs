@@ -1,8 +1,8 @@
 //! `torture map`: threads change, read and walk a hash map that grows and shrinks all the time.
 //!
-//! Each key has one owner, which changes it and knows its state. The value says which change made it, and is marked when
-//! it is dropped. Checked: no entry is lost, found after its removal, returned twice by a walk, goes back in time, or is
-//! used after its drop; everything is dropped in the end.
+//! Each key has one owner, which changes it and knows its state. The value says which change made it, and is marked
+//! when it is dropped. Checked: no entry is lost, found after its removal, returned twice by a walk, goes back in
+//! time, or is used after its drop; everything is dropped in the end.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::time::Duration;
@@ -70,8 +70,8 @@ impl Drop for Value {
 /// The map of an interval, and what is known of it.
 struct Test {
     map: HashMap<u64, Value>,
-    /// The newest change of each key that has been made: twice its number, plus one if the key is present. Stored after
-    /// the change, so that a map that is read later shows this change, or a later one.
+    /// The newest change of each key that has been made: twice its number, plus one if the key is present. Stored
+    /// after the change, so that a map that is read later shows this change, or a later one.
     made: Vec<AtomicU64>,
     /// The number of the newest change that has begun.
     begun: Vec<AtomicU64>,
@@ -111,11 +111,11 @@ impl Test {
             0 => (self.map.insert(key, Value::new(number), guard), was, true),
             1 => (self.map.remove(&key, guard), was, false),
             2 => {
-                let new = self.map.update(key, |_| Value::new(number), guard);
+                let new = self.map.update(&key, |_| Value::new(number), guard);
                 (new, was.map(|_| number), was.is_some())
             }
             _ => {
-                let value = self.map.get_or_insert_with(key, || Value::new(number), guard);
+                let value = self.map.get_or_insert_with(&key, || Value::new(number), guard);
                 expect(value.get() == was.unwrap_or(number), Kind::Lost, || {
                     format!("key {key} had {was:?}, but has {value:?}")
                 });
@@ -249,7 +249,7 @@ fn interval() -> anyhow::Result<u64> {
 pub(super) fn run(args: &Common) -> anyhow::Result<String> {
     canary::start(|| ())?;
     let mut changes = 0;
-    let intervals = repeat(NAME, args.seconds, |_| {
+    let intervals = repeat(args.seconds, |_| {
         changes += interval()?;
         Ok(())
     })?;

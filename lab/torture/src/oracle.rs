@@ -2,16 +2,16 @@
 //!
 //! # Clocks
 //!
-//! Each reader has a clock, odd inside a critical section: stepped once after the section has begun and once before it
-//! ends. An updater that sees an odd clock and then waits for a grace period must not see the same value afterwards
-//! ([`ClockSnapshot`]). That is sound because
+//! Each reader has a clock, odd inside a critical section: stepped once after the section has begun and once before
+//! it ends. An updater that sees an odd clock and then waits for a grace period must not see the same value
+//! afterwards ([`ClockSnapshot`]). That is sound because
 //!
-//! - an odd clock belongs to a section whose beginning the grace period sees: the reader executes a light fence before
-//!   the step, the grace period a heavy one after the snapshot, and the two are ordered. The heavy one cannot be first,
-//!   as then the snapshot before it would not have seen the step. (Without fences, as in `qsbr`, the thread was online
-//!   before.)
-//! - the grace period waits for the end of that section, a Release after the second step, and acquires it, so that even
-//!   a relaxed load afterwards sees the second step, or a later one.
+//! - an odd clock belongs to a section whose beginning the grace period sees: the reader executes a light fence
+//!   before the step, the grace period a heavy one after the snapshot, and the two are ordered. The heavy one cannot
+//!   be first, as then the snapshot before it would not have seen the step. (Without fences, as in `qsbr`, the thread
+//!   was online before.)
+//! - the grace period waits for the end of that section, a Release after the second step, and acquires it, so that
+//!   even a relaxed load afterwards sees the second step, or a later one.
 //!
 //! A snapshot may miss a section that has just begun, which makes the check weaker, not wrong. After [`fence::heavy`]
 //! it misses none. But that fence could make up for one that the grace period lacks, so most snapshots do without.
@@ -19,10 +19,10 @@
 //! # Elements
 //!
 //! Readers load pointers to elements, whose memory is never returned to the allocator, so that use after free is
-//! observable. An element is published, unpublished, and after a grace period freed: its stamp has its [`Age`] and its
-//! generation. A reader that has loaded a pointer to it inside a section must not see it freed before the section ends,
-//! nor in another generation. This finds what clocks cannot: a section whose beginning no updater saw, as it was still
-//! in a store buffer.
+//! observable. An element is published, unpublished, and after a grace period freed: its stamp has its [`Age`] and
+//! its generation. A reader that has loaded a pointer to it inside a section must not see it freed before the section
+//! ends, nor in another generation. This finds what clocks cannot: a section whose beginning no updater saw, as it
+//! was still in a store buffer.
 //!
 //! # Expected clocks
 //!
@@ -44,8 +44,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crossbeam_utils::CachePadded;
 use stillpoint::fence;
 
-use super::history::{EventKind, Histories, History};
-use super::slots::{READERS, UPDATERS, WAIT_MODES};
+use super::slots::{READERS, WAIT_MODES};
 use super::violation::{ElementUse, ViolationKind, report};
 
 /// Pointers that readers load, and elements that these may point to.
@@ -60,7 +59,6 @@ pub(super) struct Oracle {
     free: Mutex<VecDeque<&'static Element>>,
     /// Each is written only by the thread in that reader's slot.
     clocks: [CachePadded<AtomicU64>; READERS],
-    pub(super) histories: Histories,
 }
 
 /// See the [module](self).
@@ -124,7 +122,6 @@ impl Oracle {
             elements: (0..ELEMENTS).map(|_| Element::new()).collect(),
             free: Mutex::default(),
             clocks: Default::default(),
-            histories: [const { History::new() }; READERS + UPDATERS],
         }));
         oracle.free().extend(&oracle.elements);
         for pointer in &oracle.published {
@@ -229,7 +226,6 @@ impl Oracle {
         let snapshot = (snapshots < 4).then(|| self.snapshot_clocks(updater, mode, snapshots == 0));
         element.set(Age::Unpublished);
         element.by.store((updater * WAIT_MODES.len() + mode) as u64, Relaxed);
-        self.histories[READERS + updater].note(EventKind::Unpublished, self.index(element));
         Some(Unpublished { oracle: self, element, snapshot })
     }
 
@@ -306,7 +302,8 @@ pub(super) struct Unpublished {
 }
 
 impl Unpublished {
-    /// Called after the grace period: frees the element. Returns `true` if a section is known to have been open before.
+    /// Called after the grace period: frees the element. Returns `true` if a section is known to have been open
+    /// before.
     pub(super) fn mark_freed(self) -> bool {
         let expected = self.snapshot.as_ref().and_then(ClockSnapshot::check);
         self.element.set(Age::Freed);

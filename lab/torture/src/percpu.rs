@@ -11,9 +11,9 @@ use stillpoint::percpu::{Counter, Histogram, Pool};
 use support::rseq;
 
 use super::canary;
-use super::common::{Kind, ThreadArgs, check, require, sleep};
+use super::common::{Common, Kind, THREADS, check, require, sleep};
 use super::faults::{self, Signals};
-use super::intervals::{interval, repeat};
+use super::intervals::{Watch, interval, repeat};
 use harness::pin;
 
 pub(super) const NAME: &str = "percpu";
@@ -176,7 +176,11 @@ fn one_interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
         let _receiver = signals.receiver(slot);
         containers.work(cpus);
     };
-    let outcome = interval((NAME, &String::new), threads, INTERVAL, &containers.stop, body, || {
+    let watch = Watch::new(NAME, &String::new);
+    let outcome = interval(&watch, threads, INTERVAL, &containers.stop, body, |ends| {
+        if ends {
+            return Ok(());
+        }
         signals.send();
         let wait = Instant::now();
         while wait.elapsed() < Duration::from_micros(50) {
@@ -192,7 +196,7 @@ fn one_interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
 }
 
 /// Runs the torture. Returns what passed.
-pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
+pub(super) fn run(args: &Common) -> anyhow::Result<String> {
     println!("per-CPU data: {}", stillpoint::percpu::report());
     let cpus = pin::allowed()?;
     canary::start(|| ())?;
@@ -203,15 +207,14 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
         }
     })?;
     let mut operations = 0;
-    let intervals = repeat(NAME, args.common.seconds, |number| {
-        operations +=
-            one_interval(args.threads.get(), &cpus).with_context(|| format!("in interval {number}"))?;
+    let intervals = repeat(args.seconds, |number| {
+        operations += one_interval(THREADS, &cpus).with_context(|| format!("in interval {number}"))?;
         Ok(())
     })?;
-    require(NAME, "operations", operations, LEAST, args.common.seconds);
+    require(NAME, "operations", operations, LEAST, args.seconds);
     Ok(format!(
         "{operations} operations by {} threads in {intervals} intervals, {} signals",
-        args.threads,
+        THREADS,
         faults::handled()
     ))
 }

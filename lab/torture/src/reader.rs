@@ -11,7 +11,6 @@ use stillpoint::rcu::{DeferOptions, GracePeriod};
 
 use super::common::{seeded, sleep};
 use super::flavor::{Flavor, Shape};
-use super::history::EventKind;
 use super::oracle::Observation;
 use super::state::TestState;
 use super::stillness::this_thread;
@@ -25,19 +24,11 @@ const SECTIONS: u32 = 4000;
 const LONG: u32 = 4096;
 
 /// Runs the threads of a slot, one after the other, until the interval ends. If `alternating`, readers alternate with
-/// updaters, which wait all the time: this covers most interleavings of the end of a section and a leader's sleep, and
-/// no later section makes up for a lost wake-up.
+/// updaters, which wait all the time: this covers most interleavings of the end of a section and a leader's sleep,
+/// and no later section makes up for a lost wake-up.
 pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize, alternating: bool) {
-    let history = &state.oracle.histories[slot];
-    for number in 0.. {
-        if state.stops() {
-            return;
-        }
-        let thread = thread::Builder::new().spawn(seeded(move || {
-            history.note(EventKind::Started, number);
-            read::<F>(state, slot, alternating);
-            history.note(EventKind::Ended, state.oracle.clock(slot) / 2);
-        }));
+    while !state.stops() {
+        let thread = thread::Builder::new().spawn(seeded(move || read::<F>(state, slot, alternating)));
         // If no thread can be started now, one may be later.
         match thread.map(thread::JoinHandle::join) {
             Ok(Ok(())) => {}
@@ -59,9 +50,7 @@ fn read<F: Flavor>(state: &'static TestState, slot: usize, alternating: bool) {
             0..256 => {
                 let cpu = state.cpus[fastrand::usize(..state.cpus.len())];
                 // The CPU may not be allowed any more.
-                if pin::to(cpu).is_ok() {
-                    state.oracle.histories[slot].note(EventKind::Migrated, cpu as u64);
-                }
+                let _ = pin::to(cpu);
             }
             256..512 => F::between(&mut reader),
             512..1024 => thread::yield_now(),
@@ -78,8 +67,8 @@ fn read<F: Flavor>(state: &'static TestState, slot: usize, alternating: bool) {
     }
 }
 
-/// Stays outside sections until an updater has waited: if the end of the last section did not wake the leader, no later
-/// one does.
+/// Stays outside sections until an updater has waited: if the end of the last section did not wake the leader, no
+/// later one does.
 fn wait_for_updater(state: &TestState, slot: usize) {
     let returns = || state.updaters.iter().map(|own| own.returns.load(Relaxed)).sum::<u64>();
     let before = returns();
@@ -108,12 +97,8 @@ fn begin<F: Flavor>(state: &'static TestState, slot: usize, alternating: bool) -
     // First, so that it may be executed early.
     let seen = oracle.observe(slot);
     oracle.step(slot);
-    let history = &oracle.histories[slot];
-    let section = oracle.clock(slot) / 2;
-    history.note(EventKind::Entered, section);
     // A read-modify-write: rarely, as it would make up for a missing fence.
     let cookie = (fastrand::u8(..) < 8).then(|| {
-        history.note(EventKind::TookCookie, section);
         if fastrand::bool() {
             GracePeriod::start_in(F::domain().clone())
         } else {
@@ -121,7 +106,6 @@ fn begin<F: Flavor>(state: &'static TestState, slot: usize, alternating: bool) -
         }
     });
     if fastrand::u8(..) < 2 {
-        history.note(EventKind::Deferred, section);
         let snapshot = oracle.snapshot_own_clock(slot);
         F::domain().call_with(move || _ = snapshot.check(), DeferOptions::new());
     }
@@ -135,15 +119,12 @@ impl<F: Flavor> Section<F> {
     fn end(self, state: &'static TestState, slot: usize) {
         let oracle = state.oracle;
         let section = oracle.clock(slot) / 2;
-        let history = &oracle.histories[slot];
-        history.note(EventKind::Halfway, section);
         read_delay(self.alternating);
         if self.cookie.is_some_and(|cookie| cookie.is_elapsed()) {
             report(ViolationKind::CookieInSection { reader: slot, section });
         }
         oracle.recheck(slot, self.seen);
         state.fill_store_buffer();
-        history.note(EventKind::Leaves, section);
         oracle.step(slot);
     }
 }

@@ -1,5 +1,5 @@
-//! Intervals of `torture rcu`, `qsbr` and `srcu` in which one thing is done as often as possible, and nothing makes up for
-//! an error: no signals, no other threads, no forks.
+//! Intervals of `torture rcu`, `qsbr` and `srcu` in which one thing is done as often as possible, and nothing makes
+//! up for an error: no signals, no other threads, no forks.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -12,8 +12,9 @@ use super::oracle::Unpublished;
 use super::slots::WaitMode;
 use super::state::TestState;
 
-/// A reader that shows a missing fence. Its store buffer is full of stores to far memory when a section begins, so that
-/// the section's own store becomes visible late, while its loads are early. It looks at what it has loaded until then.
+/// A reader that shows a missing fence. Its store buffer is full of stores to far memory when a section begins, so
+/// that the section's own store becomes visible late, while its loads are early. It looks at what it has loaded until
+/// then.
 pub(super) fn read_tightly<F: Flavor>(state: &'static TestState) {
     have_cpu(state.cpus[0]);
     let mut reader = F::reader();

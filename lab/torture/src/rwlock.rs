@@ -1,8 +1,8 @@
 //! `torture rwlock`: threads take one reader-writer lock in all ways at once.
 //!
 //! Checked: what the lock guards does not change during a read, no other thread changes it during a write, each wait
-//! ends, and no write is lost. In some intervals one reader and one writer have a CPU each, and show a missing fence. Several times per second all threads stop; then no later release makes up for a lost
-//! wake-up.
+//! ends, and no write is lost. In some intervals one reader and one writer have a CPU each, and show a missing fence.
+//! Several times per second all threads stop; then no later release makes up for a lost wake-up.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use stillpoint::lock::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 
 use super::canary;
-use super::common::{Kind, ThreadArgs, check, fail, require, sleep};
+use super::common::{Common, Kind, THREADS, check, fail, require, sleep};
 use super::far::Far;
 use super::faults::have_cpu;
 use super::intervals::{quiet_interval, repeat};
@@ -26,7 +26,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Reads and writes per second that a conclusive run needs.
 const LEAST: u64 = 1000;
 
-/// What the lock guards: both are equal whenever no thread writes. Atomic, as readers that are not excluded load it too.
+/// What the lock guards: both are equal whenever no thread writes. Atomic, as readers that are not excluded load it
+/// too.
 #[derive(Debug, Default)]
 struct Guarded {
     first: AtomicU64,
@@ -79,12 +80,12 @@ fn pause() {
 }
 
 /// Runs the torture. Returns what passed.
-pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
+pub(super) fn run(args: &Common) -> anyhow::Result<String> {
     canary::start(|| ())?;
     let (cpus, far, mut all) = (pin::allowed()?, Far::new(), Count::default());
-    let intervals = repeat(NAME, args.common.seconds, |number| {
+    let intervals = repeat(args.seconds, |number| {
         // Few threads first, then any number; hardly any writes, up to mostly writes.
-        let threads = if number % 2 == 0 { 2 + number / 2 % 3 } else { args.threads.get() };
+        let threads = if number % 2 == 0 { 2 + number / 2 % 3 } else { THREADS };
         let writes = [1, 64, 8, 128][number / 2 % 4];
         let stop = AtomicBool::new(false);
         let counts = if number % 4 == 0 && cpus.len() > 1 {
@@ -108,7 +109,7 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     })?;
     let done = LOCK.read().second.load(Relaxed);
     check(done == all.writes, Kind::Lost, || format!("{} writes, but the work of {done}", all.writes))?;
-    require(NAME, "reads and writes", all.reads + all.writes, LEAST, args.common.seconds);
+    require(NAME, "reads and writes", all.reads + all.writes, LEAST, args.seconds);
     let Count { reads, writes, timed_out } = all;
     Ok(format!("{reads} reads and {writes} writes in {intervals} intervals, {timed_out} timed out"))
 }
@@ -135,8 +136,8 @@ impl Tight<'_> {
         count
     }
 
-    /// Reads: for a short time, and when the writer is about to write, for a long one, after stores that fill the store
-    /// buffer, so that the read is counted late.
+    /// Reads: for a short time, and when the writer is about to write, for a long one, after stores that fill the
+    /// store buffer, so that the read is counted late.
     fn read(&self, count: &mut Count) {
         let is_long = count.reads >= self.next.load(Relaxed);
         if is_long {

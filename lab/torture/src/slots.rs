@@ -4,11 +4,6 @@
 pub(super) const READERS: usize = 8;
 pub(super) const UPDATERS: usize = 16;
 
-/// Returns the name of a slot: readers have the first ones.
-pub(super) fn slot_name(slot: usize) -> String {
-    if slot < READERS { format!("reader {slot}") } else { format!("updater {}", slot - READERS) }
-}
-
 /// A way to wait for a grace period, or to defer something to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitMode {

@@ -53,8 +53,8 @@ impl TestState {
         self.start.elapsed()
     }
 
-    /// Returns the time that this process has had: the clock stops while the whole process is stopped or starved. Waits
-    /// are limited by this time.
+    /// Returns the time that this process has had: the clock stops while the whole process is stopped or starved.
+    /// Waits are limited by this time.
     pub(super) fn clock(&self) -> Duration {
         Duration::from_micros(self.clock.load(Relaxed))
     }
@@ -89,8 +89,8 @@ pub(super) struct UpdaterState {
     pub(super) posted: CachePadded<AtomicU64>,
     /// Callbacks that have run; written by these.
     pub(super) ran: CachePadded<AtomicU64>,
-    /// 0, or the beginning of the current operation, in microseconds of [`TestState::clock`], and above that 1 plus the
-    /// mode.
+    /// 0, or the beginning of the current operation, in microseconds of [`TestState::clock`], and above that 1 plus
+    /// the mode.
     busy: CachePadded<AtomicU64>,
     pub(super) returns: CachePadded<AtomicU64>,
     /// Operations beside a section that was open before, of those that ended.

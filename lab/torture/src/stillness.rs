@@ -1,9 +1,9 @@
 //! Detects lost wake-ups, however busy the machine is: threads that wait for what no thread will do.
 //!
-//! Where no thread has a timer, and none gets signals, a wait ends only by what another thread does. So if all threads
-//! sleep, and none of them has run since the last look, the wake-up of those that wait is lost. Beside other load,
-//! threads are ready to run instead, and do not count as asleep. On an idle machine a lost wake-up shows after 100 ms,
-//! or that much after the longest timer.
+//! Where no thread has a timer, and none gets signals, a wait ends only by what another thread does. So if all
+//! threads sleep, and none of them has run since the last look, the wake-up of those that wait is lost. Beside other
+//! load, threads are ready to run instead, and do not count as asleep. On an idle machine a lost wake-up shows after
+//! 100 ms, or that much after the longest timer.
 
 use std::fs;
 use std::path::Path;
@@ -32,18 +32,14 @@ pub(super) fn this_thread() -> u64 {
 }
 
 impl Stillness {
-    pub(super) fn new() -> Self {
-        Self::beside_timers(Duration::ZERO)
-    }
-
     /// For threads that may sleep for up to `longest` until a timer wakes them.
     pub(super) fn beside_timers(longest: Duration) -> Self {
         let needed = (longest + LONG).div_duration_f64(PERIOD) as u32;
         Self { threads: Vec::new(), looks: 0, needed, next: Instant::now() + PERIOD }
     }
 
-    /// Returns `true` if no thread of the process has run for a while, and none is ready to, but for the caller and those
-    /// that are `excused`: these wait for the others.
+    /// Returns `true` if no thread of the process has run for a while, and none is ready to, but for the caller and
+    /// those that are `excused`: these wait for the others.
     pub(super) fn check(&mut self, excused: impl Fn(u64) -> bool) -> bool {
         if Instant::now() < self.next {
             return false;
@@ -80,31 +76,4 @@ fn sleeps(thread: &Path) -> Option<u64> {
     field("State:")?.starts_with('S').then_some(())?;
     let switches = |name| field(name)?.parse::<u64>().ok();
     Some(switches("voluntary_ctxt_switches:")? + switches("nonvoluntary_ctxt_switches:")?)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-    use std::thread;
-
-    use super::*;
-
-    #[test]
-    fn process_is_still_once_all_threads_wait_for_ever() {
-        // Other tests run in other threads of this process.
-        let (to_own, own) = mpsc::channel();
-        let (wakes, sleeper) = mpsc::channel::<()>();
-        let waits = thread::spawn(move || {
-            to_own.send(this_thread()).expect("a receiver");
-            let _ = sleeper.recv();
-        });
-        let waiting = own.recv().expect("a number");
-        let mut stillness = Stillness::new();
-        while !stillness.check(|thread| thread != waiting) {
-            thread::sleep(Duration::from_millis(1));
-        }
-        drop(wakes);
-        waits.join().expect("no panic");
-        assert!(sleeping(|thread| thread != this_thread()).is_none(), "this thread runs");
-    }
 }

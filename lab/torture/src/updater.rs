@@ -13,9 +13,8 @@ use stillpoint::rcu::{DeferOptions, GracePeriod};
 
 use super::flavor::Flavor;
 use super::futures::block_on_all;
-use super::history::EventKind;
 use super::oracle::Unpublished;
-use super::slots::{BLOCKING_MODES, READERS, UPDATERS, WAIT_MODES, WaitMode};
+use super::slots::{BLOCKING_MODES, UPDATERS, WAIT_MODES, WaitMode};
 use super::state::TestState;
 use super::violation::{ViolationKind, report};
 use harness::pin;
@@ -40,20 +39,13 @@ const BURST: usize = 3000;
 
 /// Runs an updater in these wait modes until the interval ends.
 pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize, modes: Range<usize>) {
-    let history = &state.oracle.histories[READERS + slot];
-    history.note(EventKind::Started, 0);
     while !state.stops() {
         if fastrand::u8(..4) == 0 {
             // Some updaters are registered readers, and some not yet.
             F::visit(|| ());
         }
         let mode = choose(&modes);
-        state.updaters[slot].perform(state, mode, || {
-            history.note(EventKind::Waits, mode as u64);
-            let beside = Updater { state, slot, mode }.perform::<F>();
-            history.note(EventKind::Returned, mode as u64);
-            beside
-        });
+        state.updaters[slot].perform(state, mode, || Updater { state, slot, mode }.perform::<F>());
         if mode >= BLOCKING_MODES && fastrand::u8(..4) == 0 {
             // Updaters that only defer would soon use up all elements.
             thread::yield_now();
@@ -116,9 +108,7 @@ impl Updater {
     fn migrate(self) {
         let cpu = self.state.cpus[fastrand::usize(..self.state.cpus.len())];
         // The CPU may not be allowed any more.
-        if pin::to(cpu).is_ok() {
-            self.state.oracle.histories[READERS + self.slot].note(EventKind::Migrated, cpu as u64);
-        }
+        let _ = pin::to(cpu);
     }
 
     fn unpublish(self) -> Option<Unpublished> {
@@ -151,8 +141,9 @@ impl Updater {
         beside
     }
 
-    /// Checks that the greater one of two cookies does not elapse first. It is not always the later one: a grace period
-    /// that returned an error may have been in progress when the first was taken. Returns once both have elapsed.
+    /// Checks that the greater one of two cookies does not elapse first. It is not always the later one: a grace
+    /// period that returned an error may have been in progress when the first was taken. Returns once both have
+    /// elapsed.
     fn compare_cookies<F: Flavor>(self) {
         let first = GracePeriod::start_in(F::domain().clone());
         if fastrand::bool() {
@@ -174,9 +165,8 @@ impl Updater {
     fn options() -> DeferOptions {
         let options = DeferOptions::new();
         match fastrand::u8(..8) {
-            0 => options.lazy(),
-            1 | 2 => options.run_on_retiring_thread(),
-            3 => options.heap_bytes(4096),
+            0 | 1 => options.run_on_retiring_thread(),
+            2 => options.heap_bytes(4096),
             _ => options,
         }
     }

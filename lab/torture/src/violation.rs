@@ -1,10 +1,10 @@
 //! The first violation of a guarantee of the library.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::common::Kind;
-use super::history::{Histories, freeze, recent, ticks};
-use super::slots::{READERS, WaitMode};
+use super::slots::WaitMode;
 
 /// Printed with `Debug`.
 #[rustfmt::skip]
@@ -42,34 +42,33 @@ pub(super) struct ElementUse {
     pub(super) mode: WaitMode,
 }
 
-/// The first one, and when it was seen.
-static FIRST: Mutex<Option<(ViolationKind, u64)>> = Mutex::new(None);
+static FIRST: Mutex<Option<ViolationKind>> = Mutex::new(None);
+static IS_REPORTED: AtomicBool = AtomicBool::new(false);
 
-fn first() -> MutexGuard<'static, Option<(ViolationKind, u64)>> {
+fn first() -> MutexGuard<'static, Option<ViolationKind>> {
     FIRST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the first violation, and stops the histories. May be called in signal handlers: it does not allocate, and
-/// acquires the lock once in the life of the process, while at most the coordinator holds it, which gets no signals.
+/// Keeps the first violation. May be called in signal handlers: it does not allocate, and acquires the lock once in
+/// the life of the process, while at most the coordinator holds it, which gets no signals.
 #[cold]
 pub(super) fn report(kind: ViolationKind) {
-    let ticks = ticks();
-    if freeze() {
-        *first() = Some((kind, ticks));
+    if !IS_REPORTED.swap(true, Relaxed) {
+        *first() = Some(kind);
     }
 }
 
-/// Returns the first violation and the events before it, if there is one.
-pub(super) fn failure(histories: &Histories) -> Option<(Kind, String)> {
-    let (kind, ticks) = (*first())?;
-    Some((kind.kind(), format!("{kind:?}{}", recent(histories, &kind.slots(), ticks))))
+/// Returns the first violation, if there is one.
+pub(super) fn failure() -> Option<(Kind, String)> {
+    let kind = (*first())?;
+    Some((kind.kind(), format!("{kind:?}")))
 }
 
 /// Removes the violation.
 #[cfg(test)]
 pub(super) fn take() -> Option<ViolationKind> {
-    super::history::thaw();
-    first().take().map(|(kind, _)| kind)
+    IS_REPORTED.store(false, Relaxed);
+    first().take()
 }
 
 impl ViolationKind {
@@ -85,21 +84,6 @@ impl ViolationKind {
             | Self::CallbackOrder { .. }
             | Self::ClockBehind { .. } => Kind::Order,
             Self::ReaderPanicked { .. } => Kind::Panic,
-        }
-    }
-
-    /// The slots that took part.
-    fn slots(self) -> Vec<usize> {
-        match self {
-            Self::LoadedFreed(ElementUse { reader, updater, .. })
-            | Self::FreedInUse { used: ElementUse { reader, updater, .. }, .. }
-            | Self::GracePeriodTooShort { reader, updater, .. } => vec![reader, READERS + updater],
-            Self::CallbackInSection { reader, .. }
-            | Self::CookieInSection { reader, .. }
-            | Self::ReaderPanicked { reader } => vec![reader],
-            Self::CookieOrder { updater } | Self::CallbackOrder { updater, .. } => vec![READERS + updater],
-            Self::BarrierTooShort { updater, owner, .. } => vec![READERS + updater, READERS + owner],
-            Self::ClockBehind { reader, other, .. } => vec![reader, other],
         }
     }
 }

@@ -6,11 +6,11 @@ use super::cell::ArcCell;
 use super::ref_cnt::RefCnt;
 use super::strategy::Strategy;
 
-/// A copy of a cell's pointer, with a reference of its own, which is replaced when the cell's has changed: for loops that
-/// load the pointer all the time, with a cache for each thread.
+/// A copy of a cell's pointer, with a reference of its own, which is replaced when the cell's has changed: for loops
+/// that load the pointer all the time, with a cache for each thread.
 ///
-/// [`load`](Self::load) compares two addresses, which is cheaper than the load of a cell. The price: a cache keeps its
-/// value alive until it is next used, or dropped. A thread that sleeps holds an old value for that long.
+/// [`load`](Self::load) compares two addresses, which is cheaper than the load of a cell. The price: a cache keeps
+/// its value alive until it is next used, or dropped. A thread that sleeps holds an old value for that long.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -15,8 +15,8 @@ use crate::sync::const_unless_loom;
 /// A place for a counted pointer that threads load and replace at the same time: `ArcCell<Arc<T>>`,
 /// `ArcCell<Option<Arc<T>>>`, or another [`RefCnt`].
 ///
-/// Loads never block, and do not change the count. What a store does with the old pointer is the [`Strategy`]'s choice:
-/// [`Exact`], unless [another](Self::with_strategy) is given.
+/// Loads never block, and do not change the count. What a store does with the old pointer is the [`Strategy`]'s
+/// choice: [`Exact`], unless [another](Self::with_strategy) is given.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -97,11 +97,12 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
 
     /// Loads the pointer. The guard dereferences to it.
     ///
-    /// Executes no atomic read-modify-write while no more than seven guards are in use that the thread has loaded. Beyond
-    /// that a load executes one or several, and takes about six times as long. The first load of a thread registers it.
+    /// Executes no atomic read-modify-write while no more than seven guards are in use that the thread has loaded.
+    /// Beyond that a load executes one or several, and takes about six times as long. The first load of a thread
+    /// registers it.
     ///
-    /// In a signal handler: as [`rcu::enter`](crate::rcu#signal-handlers), and the handler must drop the guard before it
-    /// returns. [`load_full`](Self::load_full) has no such rule.
+    /// In a signal handler: as [`rcu::enter`](crate::rcu#signal-handlers), and the handler must drop the guard before
+    /// it returns. [`load_full`](Self::load_full) has no such rule.
     ///
     /// # Panics
     ///
@@ -125,8 +126,8 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
 
     /// Replaces the pointer, and drops the old one.
     ///
-    /// With [`Exact`], this blocks for some microseconds, and the destructor of the value runs here if no reference and no
-    /// guard is left. The destructor may use the cell.
+    /// With [`Exact`], this blocks for some microseconds, and the destructor of the value runs here if no reference
+    /// and no guard is left. The destructor may use the cell.
     ///
     /// # Panics
     ///
@@ -145,8 +146,8 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
         unsafe { self.strategy.take(old) }
     }
 
-    /// Replaces the pointer if it is `current`, and returns the old one. Blocks where [`store`](Self::store) does, if it
-    /// replaces the pointer.
+    /// Replaces the pointer if it is `current`, and returns the old one. Blocks where [`store`](Self::store) does, if
+    /// it replaces the pointer.
     ///
     /// # Errors
     ///
@@ -165,8 +166,8 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
         }
     }
 
-    /// Replaces the pointer if it is still that of the guard, which keeps its address from being used for another value.
-    /// Returns the old pointer, or `new` as an error.
+    /// Replaces the pointer if it is still that of the guard, which keeps its address from being used for another
+    /// value. Returns the old pointer, or `new` as an error.
     fn replace_loaded(&self, guard: Guard<T, S>, new: T) -> Result<T, T> {
         let new = into_ptr(new);
         match self.pointer.compare_exchange(T::as_ptr(&guard), new) {

@@ -11,8 +11,8 @@ use super::strategy::{Exact, Strategy};
 /// A pointer that was loaded from a cell: it dereferences to the pointer.
 ///
 /// It keeps its own value alive, and nothing else. It may be held for any length of time, sent to other threads, held
-/// across `.await`, and dropped after the cell. Most guards have no reference of their own: loading and dropping one does
-/// not change the count. The count has it as soon as the cell lets go of the value.
+/// across `.await`, and dropped after the cell. Most guards have no reference of their own: loading and dropping one
+/// does not change the count. The count has it as soon as the cell lets go of the value.
 ///
 /// ```
 /// use std::sync::Arc;

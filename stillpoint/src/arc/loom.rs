@@ -3,8 +3,9 @@
 use core::cell::Cell;
 
 use crate::grace_period::engine::Engine;
+use crate::readers::sections::protocol::ReaderProtocol;
 use crate::readers::sections::reader::{ExitPath, Reader};
-use crate::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use crate::readers::sections::scan::ThreadReaders;
 use crate::slots::scan::GuardSlots;
 use crate::slots::slot::Slot;
 use crate::slots::thread::{SlotTable, ThreadSlots};

@@ -1,8 +1,8 @@
 //! Atomic `Arc`s: a pointer that is loaded all the time and replaced now and then, whose guards may be kept.
 //!
-//! An [`ArcCell`] holds an `Arc`. [`load`](ArcCell::load) returns a [`Guard`], which dereferences to it, costs no change of
-//! the count, and may be sent to other threads, kept in structures and held across `.await`: it keeps its own value alive,
-//! and no other.
+//! An [`ArcCell`] holds an `Arc`. [`load`](ArcCell::load) returns a [`Guard`], which dereferences to it, costs no
+//! change of the count, and may be sent to other threads, kept in structures and held across `.await`: it keeps its
+//! own value alive, and no other.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,12 +46,12 @@
 //!
 //! # How it works
 //!
-//! A guard has no reference of its own: its thread has a few *slots*, and the address of the value is in one of them. A
-//! store takes the old pointer out, and waits for a grace period of the loads, each of which is a read-side critical section of some
-//! nanoseconds. Then it looks for the pointer in the slots of all threads, and increments the count for each guard that has
-//! it. The guard finds that out when it is dropped. With `membarrier`, neither loading nor dropping executes a fence. They
-//! execute an atomic read-modify-write only to load beside more than seven guards of the thread, and to drop a guard whose
-//! value has been replaced.
+//! A guard has no reference of its own: its thread has a few *slots*, and the address of the value is in one of them.
+//! A store takes the old pointer out, and waits for a grace period of the loads, each of which is a read-side
+//! critical section of some nanoseconds. Then it looks for the pointer in the slots of all threads, and increments
+//! the count for each guard that has it. The guard finds that out when it is dropped. With `membarrier`, neither
+//! loading nor dropping executes a fence. They execute an atomic read-modify-write only to load beside more than
+//! seven guards of the thread, and to drop a guard whose value has been replaced.
 //!
 //! # Threads, signals, fork
 //!
@@ -59,23 +59,24 @@
 //! destructor of a thread-local variable may load.
 //!
 //! A signal handler may load as it may [read](crate::rcu#signal-handlers) in `rcu`, if it drops the guard before it
-//! returns; [`load_full`](ArcCell::load_full) has no such rule. It must not store, nor drop what may be the last reference.
+//! returns; [`load_full`](ArcCell::load_full) has no such rule. It must not store, nor drop what may be the last
+//! reference.
 //!
-//! The child of a `fork` may load and store at once. Guards of other threads that it can reach stay valid. Slots of other
-//! threads stay in use there.
+//! The child of a `fork` may load and store at once. Guards of other threads that it can reach stay valid. Slots of
+//! other threads stay in use there.
 //!
 //! # Trade-offs
 //!
-//! - A store with [`Exact`] takes microseconds, and looks at each thread that has loaded and not exited. With many stores,
-//!   or many threads, take [`Deferred`].
+//! - A store with [`Exact`] takes microseconds, and looks at each thread that has loaded and not exited. With many
+//!   stores, or many threads, take [`Deferred`].
 //! - Without `membarrier`, a load and the drop of its guard execute a full fence each.
-//! - Each thread takes 512 bytes for slots. Guards beyond seven in a thread take 256 for each seven of the most that the
-//!   process has held at once, and about an eighth more. Loads of these are slower ([`ArcCell::load`]).
+//! - Each thread takes 512 bytes for slots. Guards beyond seven in a thread take 256 for each seven of the most that
+//!   the process has held at once, and about an eighth more. Loads of these are slower ([`ArcCell::load`]).
 //!
 //! # Sources
 //!
-//! Michael, *Hazard pointers* (2004); Vaner's [arc-swap](https://docs.rs/arc-swap), whose API `compat/arc-swap` has on these
-//! types.
+//! Michael, *Hazard pointers* (2004); Vaner's [arc-swap](https://docs.rs/arc-swap), whose API `dropins/arc-swap` has
+//! on these types.
 
 mod cache;
 mod cell;
@@ -95,4 +96,4 @@ pub use guard::Guard;
 pub use ref_cnt::RefCnt;
 pub use strategy::{Deferred, Exact, Strategy};
 #[cfg(not(loom))]
-pub use thread::{barrier, stats};
+pub use thread::{barrier, domain};

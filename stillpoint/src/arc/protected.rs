@@ -11,8 +11,8 @@ use crate::sync::step;
 
 /// A pointer, and what keeps its value alive: a slot, or a reference.
 ///
-/// Invariant: without a slot, it owns a reference, or the pointer is null. With a slot, the slot protects the pointer, and
-/// belongs to this value alone.
+/// Invariant: without a slot, it owns a reference, or the pointer is null. With a slot, the slot protects the
+/// pointer, and belongs to this value alone.
 #[derive(Debug)]
 pub struct Protected<T: RefCnt> {
     slot: Option<&'static Slot>,
@@ -134,8 +134,8 @@ pub unsafe fn cloned<T: RefCnt>(pointer: *mut T::Base) -> T {
 ///
 /// # Safety
 ///
-/// The caller has taken the pointer, with its reference, out of a cell. All loads from the cell that may have returned it
-/// have ended.
+/// The caller has taken the pointer, with its reference, out of a cell. All loads from the cell that may have
+/// returned it have ended.
 pub unsafe fn pay_guards<T: RefCnt>(pointer: *mut T::Base) {
     if pointer.is_null() {
         return;

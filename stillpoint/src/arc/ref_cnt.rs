@@ -10,8 +10,9 @@ use std::{rc, sync};
 ///
 /// # Safety
 ///
-/// The functions do what they say, and do not panic. Incrementing and decrementing cancel each other. Two pointers with
-/// the same address refer to the same value. Types whose pointers have the same address share the count, or have different
+/// The functions do what they say, and do not panic. Incrementing and decrementing cancel each other. Two pointers
+/// with the same address refer to the same value. Types whose pointers have the same address share the count, or have
+/// different
 /// [tags](Self::TAG). An address with its tag lies in memory that the value owns. Null has no count. No address is one of
 /// the two greatest. A clone has the address of the original, and a move does not change it. Cloning uses no cell.
 ///
@@ -51,10 +52,10 @@ pub unsafe trait RefCnt: Clone {
     /// What it points to.
     type Base;
 
-    /// What is added to the address to tell these pointers from those of other types that may have the same address and do
-    /// not share the count: of `Weak` it is 1, of `Arc` 0. Of pointers to types without a size it is 2 less, by wrapping:
-    /// their address lies behind the memory, where another value may begin. No other compiles. A type that wraps another
-    /// one has the tag of that.
+    /// What is added to the address to tell these pointers from those of other types that may have the same address
+    /// and do not share the count: of `Weak` it is 1, of `Arc` 0. Of pointers to types without a size it is 2 less,
+    /// by wrapping: their address lies behind the memory, where another value may begin. No other compiles. A type
+    /// that wraps another one has the tag of that.
     const TAG: usize = 0;
 
     /// Turns the pointer into a raw one. The count stays.
@@ -67,8 +68,8 @@ pub unsafe trait RefCnt: Clone {
     ///
     /// # Safety
     ///
-    /// The pointer comes from [`into_ptr`](Self::into_ptr), and the caller owns a reference, or forgets the result before
-    /// the owner of one releases it.
+    /// The pointer comes from [`into_ptr`](Self::into_ptr), and the caller owns a reference, or forgets the result
+    /// before the owner of one releases it.
     unsafe fn from_ptr(ptr: *const Self::Base) -> Self;
 
     /// Increments the count. Returns the raw pointer.
@@ -102,7 +103,8 @@ pub(super) fn into_ptr<T: RefCnt>(pointer: T) -> *mut T::Base {
     T::into_ptr(pointer)
 }
 
-/// The address of the second is that of weak pointers without a value: null is for `None`, and the tag may be negative.
+/// The address of the second is that of weak pointers without a value: null is for `None`, and the tag may be
+/// negative.
 static WITHOUT_VALUE: [usize; 2] = [0; 2];
 
 fn without_value<T>() -> *mut T {
@@ -117,7 +119,8 @@ const fn tag_of<T>(tag: usize) -> usize {
 /// Implements [`RefCnt`] for a counted pointer, the same pinned, and its weak pointer.
 macro_rules! counted {
     ($module:ident::$strong:ident) => {
-        // SAFETY: the library's functions do that. The counts lie before each value, so no two values have one address.
+        // SAFETY: the library's functions do that. The counts lie before each value, so no two values have one
+        // address.
         unsafe impl<T> RefCnt for $module::$strong<T> {
             type Base = T;
 

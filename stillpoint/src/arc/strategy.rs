@@ -20,8 +20,8 @@ pub(crate) mod sealed {
 
     /// # Safety of its functions
     ///
-    /// `source` is the pointer of a cell, of [`RefCnt::into_ptr`] and with a reference. `old` has been taken out of it, with
-    /// its reference, and is given to one call.
+    /// `source` is the pointer of a cell, of [`RefCnt::into_ptr`] and with a reference. `old` has been taken out of
+    /// it, with its reference, and is given to one call.
     pub trait Strategy<T: RefCnt> {
         /// Loads the pointer.
         unsafe fn load(&self, source: &PublishedPtr<T::Base>) -> Protected<T>;
@@ -52,13 +52,14 @@ pub(crate) mod sealed {
     }
 }
 
-/// Counts are exact when a store returns: the cell has given up its reference to the old value, and guards that have it
-/// own theirs. If it was the last reference, the storing thread has destroyed the value. The default.
+/// Counts are exact when a store returns: the cell has given up its reference to the old value, and guards that have
+/// it own theirs. If it was the last reference, the storing thread has destroyed the value. The default.
 ///
-/// A store waits for a grace period: for a process-wide fence ([`fence::heavy`](crate::fence::heavy)), and for threads
-/// that are in the middle of a load. It looks at each thread that has ever loaded a pointer. If a guard has the old value,
-/// it executes a second fence. So a store takes some microseconds, and more while other threads run: for what is replaced
-/// now and then, as configuration is. A store waits for a time slice if a thread has lost its CPU in the middle of a load.
+/// A store waits for a grace period: for a process-wide fence ([`fence::heavy`](crate::fence::heavy)), and for
+/// threads that are in the middle of a load. It looks at each thread that has ever loaded a pointer. If a guard has
+/// the old value, it executes a second fence. So a store takes some microseconds, and more while other threads run:
+/// for what is replaced now and then, as configuration is. A store waits for a time slice if a thread has lost its
+/// CPU in the middle of a load.
 ///
 /// Values need not be `'static`, nor `Send`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,12 +90,12 @@ impl<T: RefCnt> sealed::Strategy<T> for Exact {
     }
 }
 
-/// A store does not wait, however many threads there are: a worker of the library releases the cell's reference to the
-/// old value soon, within milliseconds, and destroys the value if that was the last.
+/// A store does not wait, however many threads there are: a worker of the library releases the cell's reference to
+/// the old value soon, within milliseconds, and destroys the value if that was the last.
 ///
 /// So counts lag, [`Arc::try_unwrap`](std::sync::Arc::try_unwrap) of what a swap returns fails for a while, and
-/// destructors run in another thread. [`barrier`](super::barrier) waits for all that. What waits is bounded by the default
-/// [limits](crate::rcu::Limits): above them, stores block.
+/// destructors run in another thread. [`barrier`](super::barrier) waits for all that. What waits is bounded by the
+/// [limits](crate::rcu::Limits) of [their domain](super::domain): above them, stores block.
 ///
 /// Loads cost the same as with [`Exact`].
 ///

@@ -2,11 +2,10 @@
 //!
 //! A thread that gets no slot, as there is no memory for one, increments the count instead.
 
-use crate::Domain as _;
+use crate::Domain;
+use crate::domain::options::DeferOptions;
 use crate::domain::static_domain::StaticDomain as _;
-use crate::rcu::Stats;
 use crate::reclaim::domain::reader_outside;
-use crate::reclaim::options::DeferOptions;
 use crate::slots::scan::GuardSlots;
 use crate::slots::thread::slot_table;
 
@@ -63,10 +62,18 @@ pub fn barrier() {
     Loads.barrier();
 }
 
-/// Returns the counters of the domain of all loads since its first use: a grace period for each store with
-/// [`Exact`](super::Exact), unless stores share one, and those of the worker for [`Deferred`](super::Deferred).
-pub fn stats() -> Stats {
-    Loads.stats()
+/// Returns the domain of all loads: its grace periods are those of stores with [`Exact`](super::Exact), unless stores
+/// share one, and those of the worker for [`Deferred`](super::Deferred), whose stores its limits concern.
+///
+/// ```
+/// use stillpoint::{Domain as _, arc, rcu::Limits};
+///
+/// // A store never blocks.
+/// arc::domain().set_limits(Limits { blocks: false, ..Limits::default() });
+/// assert_eq!(arc::domain().stats().limit_overruns, 0);
+/// ```
+pub fn domain() -> impl Domain {
+    Loads
 }
 
 /// # Safety

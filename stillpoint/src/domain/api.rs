@@ -5,22 +5,21 @@ use core::future::Future;
 use core::mem::needs_drop;
 use core::panic::Location;
 use core::pin::Pin;
-use core::ptr::NonNull;
 use core::task::{Context, Poll};
 
+use super::below_limit::BelowLimit;
+use super::options::{self, DeferOptions};
+use super::stats::Stats;
 use crate::grace_period::stall;
-use crate::pointer::erased::{ErasedPtr, PointableNode};
-use crate::pointer::pointable::Pointable;
 use crate::pointer::shared::Shared;
 use crate::pointer::thin::ThinPtr;
 use crate::reclaim::backlog::Limits;
-use crate::reclaim::callback::Callback;
-use crate::reclaim::domain::{Await, RawDomain, reader_outside, try_synchronize_patiently};
-use crate::reclaim::options::DeferOptions;
-use crate::reclaim::poller::WaiterId;
-use crate::reclaim::rounds::{BarrierPoll, passes};
-use crate::reclaim::stats::Stats;
-use crate::reclaim::{heap_bytes, invoke, library_waits};
+use crate::reclaim::callback::{Callback, is_any_running};
+use crate::reclaim::domain::{
+    Await, RawDomain, assert_may_wait, assert_may_wait_for_callbacks, must_do_without, reader_outside,
+    try_synchronize_patiently,
+};
+use crate::reclaim::poller::{PollResult, WaiterId, passes};
 
 /// A domain: readers, and the grace periods that wait for them and for no others.
 ///
@@ -63,6 +62,11 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// [`Section`](crate::srcu::Section), to which a reference to a [guard](crate::srcu::Guard) coerces.
     type Section;
 
+    /// [`HazardPointer`](crate::hazard::HazardPointer) in a domain with [hazard pointers](crate::hazard), which may
+    /// protect a value after its grace period. `()` in all others: there a retired value can be taken back
+    /// ([`Retired::wait`](crate::rcu::Retired::wait)).
+    type Hazards;
+
     /// Calls `f` inside a section, if one can be begun here.
     #[doc(hidden)]
     fn with_section<T>(&self, f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
@@ -74,21 +78,22 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     ///
     /// # Panics
     ///
-    /// Inside a read-side critical section of the domain, where it would wait for itself, and in a stall hook. Inside a
-    /// section of an [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a thread.
+    /// Inside a read-side critical section of the domain, where it would wait for itself, and in a stall hook. Inside
+    /// a section of an [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a
+    /// thread.
     #[doc(alias = "synchronize_rcu")]
     #[track_caller]
     fn synchronize(&self) {
         let own = reader_outside(self, "synchronize()");
-        self.core().engine.synchronize(own);
+        self.engine().synchronize(own);
     }
 
     /// Completes a grace period now if that needs no reader to leave. Returns `true` if one has elapsed, as after
     /// [`synchronize`](Self::synchronize): what was unpublished before the call has no readers.
     ///
-    /// Returns `false`, and waits for nothing, if a reader is inside a section that began before, and inside a section
-    /// of the calling thread. May return `false` too if another thread leads a grace period and is kept from its CPU for
-    /// 50 ms, in a stall hook, and if the kernel denies the fence.
+    /// Returns `false`, and waits for nothing, if a reader is inside a section that began before, and inside a
+    /// section of the calling thread. May return `false` too if another thread leads a grace period and is kept from
+    /// its CPU for 50 ms, in a stall hook, and if the kernel denies the fence.
     ///
     /// For data structures that keep what they have removed, and look now and then whether it may be freed:
     ///
@@ -128,7 +133,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     #[track_caller]
     fn call_with<F: FnOnce() + Send + 'static>(&self, f: F, options: DeferOptions) {
         let heap = options.heap(known_of_captures::<F>);
-        self.defer(Callback::call(f, heap), options.lazy);
+        self.defer(Callback::call(f, heap));
     }
 
     /// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
@@ -144,7 +149,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     #[track_caller]
     fn retire_with<T: Send + 'static>(&self, value: Box<T>, options: DeferOptions) {
         // SAFETY: the pointer comes from the box, which the caller has given up.
-        unsafe { retire::<ThinPtr<T>>(self, NonNull::from(Box::leak(value)).cast(), options) };
+        unsafe { retire(self, ThinPtr::new(value), options) };
     }
 
     /// Drops the node of an [`Atomic`](crate::rcu::Atomic) after a grace period: see
@@ -152,25 +157,23 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     ///
     /// # Safety
     ///
-    /// From now on, only sections *of this domain* that are open now load or use the node, and, in a domain with [hazard
-    /// pointers](crate::hazard), those that protect it by now. It is not freed otherwise. No thread has a mutable reference
-    /// to its value during this call, which may look at what it owns.
+    /// From now on, only sections *of this domain* that are open now load or use the node, and, in a domain with
+    /// [hazard pointers](crate::hazard), those that protect it by now. It is not freed otherwise. No thread has a
+    /// mutable reference to its value during this call, which may look at what it owns.
     #[inline]
     #[track_caller]
-    unsafe fn retire_shared<T>(&self, node: Shared<'_, T>, options: DeferOptions)
-    where
-        T: ?Sized + Pointable + Send + 'static,
-    {
+    unsafe fn retire_shared<T: Send + 'static>(&self, node: Shared<'_, T>, options: DeferOptions) {
         if let Some(node) = node.node() {
-            // SAFETY: the caller's contract.
-            unsafe { retire::<PointableNode<T>>(self, node, options) };
+            // SAFETY: the caller's contract; nodes come from boxes.
+            unsafe { retire(self, ThinPtr::<T>::from_word(node.cast()), options) };
         }
     }
 
     /// Panics if `section` is one of another [`srcu::Domain`](crate::srcu::Domain). (Sections of other domains have
     /// other types.)
     ///
-    /// For data structures that take a section from their caller and load from an [`Atomic`](crate::rcu::Atomic) in it.
+    /// For data structures that take a section from their caller and load from an [`Atomic`](crate::rcu::Atomic) in
+    /// it.
     ///
     /// ```
     /// use stillpoint::{Domain as _, srcu::Domain};
@@ -188,7 +191,8 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     ///
     /// # Safety
     ///
-    /// Any thread may call `drop_fn` with `pointer` once, however late, when the sections that are open now have ended.
+    /// Any thread may call `drop_fn` with `pointer` once, however late, when the sections that are open now have
+    /// ended.
     ///
     /// ```
     /// use std::alloc::{Layout, alloc, dealloc};
@@ -222,7 +226,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
         let heap = options.heap(|| Some(0));
         // SAFETY: the caller's contract; callbacks run after a grace period.
         let callback = unsafe { Callback::drop_raw(pointer, bytes, heap, drop_fn, options.local) };
-        self.defer(callback, options.lazy);
+        self.defer(callback);
     }
 
     /// Runs or hands over what the calling thread has deferred, without blocking: see
@@ -232,6 +236,42 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// worker, and the result says whether any is left.
     fn flush(&self) -> bool;
 
+    /// Does what the worker does, in the calling thread, for a moment: tries a grace period once, without sleeping,
+    /// and runs callbacks until the kernel's clock ticks, which is a few milliseconds at most, or one that takes
+    /// longer. Returns `true` if callbacks are left.
+    ///
+    /// For programs that give the library no threads ([`rcu::start_no_threads`](crate::rcu::start_no_threads)), as
+    /// language runtimes and plugins: call it now and then, say at safepoints, or when the event loop is idle, where
+    /// destructors may run. It runs what any thread has deferred. While another thread is the worker, it does
+    /// nothing. What is left then gets a worker, if threads may be started. If nothing is deferred, it takes a load
+    /// for each thread.
+    ///
+    /// # Panics
+    ///
+    /// As [`synchronize`](Self::synchronize), and inside callbacks. Inside a section of another domain it does not
+    /// panic, nor wait; callbacks that it runs are then inside that section too. Inside a section of an
+    /// [`srcu::Domain`](crate::srcu::Domain) the grace period does not end.
+    ///
+    /// ```
+    /// use stillpoint::Domain as _;
+    /// use stillpoint::rcu::{self, Global};
+    ///
+    /// rcu::start_no_threads();
+    ///
+    /// Global.call(|| println!("no reader is left"));
+    /// while Global.poll() {
+    ///     // A reader is still inside: do something else.
+    /// }
+    /// assert_eq!(rcu::stats().done, 1);
+    /// ```
+    #[track_caller]
+    fn poll(&self) -> bool {
+        assert_may_wait(self, "poll()");
+        assert!(!is_any_running(), "poll() inside a callback would run callbacks inside it");
+        self.register_for_fork();
+        self.work().callbacks.poll(self)
+    }
+
     /// Blocks until all callbacks that were deferred before have run: see [`rcu::barrier`](crate::rcu::barrier).
     ///
     /// # Panics
@@ -240,17 +280,17 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     #[doc(alias = "rcu_barrier")]
     #[track_caller]
     fn barrier(&self) {
-        invoke::assert_may_wait_for_callbacks(self, "barrier()");
+        assert_may_wait_for_callbacks(self, "barrier()");
         self.register_for_fork();
-        if (0..passes(self.hazards())).any(|_| self.core().callbacks.barrier(self).is_err()) {
+        if (0..passes(self.hazards())).any(|_| self.work().callbacks.barrier(self).is_err()) {
             panic!("barrier() would wait for ever: the kernel denies the heavy fence, which worked before");
         }
     }
 
     /// Returns a future that waits until all callbacks have run that were deferred before its first poll.
     ///
-    /// For any executor. No thread blocks: a thread of the library calls the waker. (If none can be started, polling blocks
-    /// as [`barrier`](Self::barrier) does, and a waker that blocks delays callbacks.)
+    /// For any executor. No thread blocks: a thread of the library calls the waker. (If none can be started, polling
+    /// blocks as [`barrier`](Self::barrier) does, and a waker that blocks delays callbacks.)
     ///
     /// # Panics
     ///
@@ -275,16 +315,25 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
 
     /// Sets the limits of the backlog, from now on: see [`Limits`].
     ///
-    /// Above a limit, [`call`](Self::call) and [`retire`](Self::retire) block, and so does dropping a
-    /// [`Retired`](crate::rcu::Retired): mind this in async code. Inside a section of [`rcu`](crate::rcu) these calls do
-    /// not block; dropping the outermost guard does ([`Guard::repin`](crate::rcu::Guard::repin) too). A thread that
-    /// exits blocks too. Calls made in callbacks, and in wakers that the library calls, never block.
+    /// | above a limit, a change | [`Limits::blocks`] | before the change |
+    /// |---|---|---|
+    /// | blocks its thread | `true`, the default | |
+    /// | waits as a task | `false` | `domain.below_limit().await` |
+    /// | fails, and the caller keeps the value | `false` | `if !domain.is_below_limit() { return Err(value) }` |
+    /// | goes on, and is counted | `false` | |
+    ///
+    /// So all changes of all types can wait or fail: `replace`, `retire`, `store`, and those of the maps.
+    ///
+    /// Where calls block, these are [`call`](Self::call) and [`retire`](Self::retire), and so does dropping a
+    /// [`Retired`](crate::rcu::Retired). Inside a section of [`rcu`](crate::rcu) these calls
+    /// do not block; dropping the outermost guard does ([`Guard::repin`](crate::rcu::Guard::repin) too). A thread
+    /// that exits blocks too. Calls made in callbacks, and in wakers that the library calls, never block.
     ///
     /// A blocked call returns after ten seconds at most, since the callbacks that it waits for may need a lock that
-    /// the caller holds ([`Stats::limit_overruns`]). Until a callback has run, later calls are paced: the backlog grows
-    /// by a mebibyte a second, or by one call of each thread in ten seconds, if that is more. Inside a section of
-    /// *another* domain, and in [`srcu`](crate::srcu), where the caller may be inside a section, calls are paced from the
-    /// beginning.
+    /// the caller holds ([`Stats::limit_overruns`]). Until a callback has run, later calls are paced: the backlog
+    /// grows by a mebibyte a second, or by one call of each thread in ten seconds, if that is more. Inside a section
+    /// of *another* domain, and in [`srcu`](crate::srcu), where the caller may be inside a section, calls are paced
+    /// from the beginning.
     ///
     /// ```
     /// use stillpoint::Domain as _;
@@ -293,7 +342,66 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// Global.set_limits(Limits { bytes: 16 << 20, ..Limits::default() });
     /// ```
     fn set_limits(&self, limits: Limits) {
-        self.core().callbacks.set_limits(limits);
+        self.work().callbacks.set_limits(limits);
+    }
+
+    /// Returns `true` if the backlog is below its [limits](Self::set_limits). Takes a few loads, and may be called
+    /// anywhere.
+    ///
+    /// For callers that would rather fail than wait:
+    ///
+    /// ```
+    /// use stillpoint::Domain as _;
+    /// use stillpoint::rcu::{Global, Limits, Rcu};
+    ///
+    /// fn try_replace(page: &Rcu<Vec<u8>>, new: Vec<u8>) -> Result<(), Vec<u8>> {
+    ///     if !Global.is_below_limit() {
+    ///         return Err(new);
+    ///     }
+    ///     drop(page.replace(new));
+    ///     Ok(())
+    /// }
+    ///
+    /// Global.set_limits(Limits { blocks: false, ..Limits::default() });
+    /// assert!(try_replace(&Rcu::new(vec![1]), vec![2]).is_ok());
+    /// ```
+    fn is_below_limit(&self) -> bool {
+        !self.seen_work().callbacks.backlog.above_limit()
+    }
+
+    /// Returns a future that is ready while the backlog is below its [limits](Self::set_limits), to await before a
+    /// change.
+    ///
+    /// For any executor. No thread blocks. The future may be dropped at any time, as by a timeout. Of the futures
+    /// that wait, those go on first that have waited longest; they reserve nothing, so each may exceed the limit by
+    /// one value.
+    ///
+    /// It is ready above the limit, too, if the backlog cannot shrink: when no thread can be started, and while the
+    /// kernel denies the fence. That is counted ([`Stats::limit_overruns`]).
+    ///
+    /// # Panics
+    ///
+    /// Polling panics where [`barrier`](Self::barrier) does.
+    ///
+    /// ```
+    /// use stillpoint::Domain as _;
+    /// use stillpoint::rcu::{Limits, Rcu};
+    /// use stillpoint::srcu;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let domain = srcu::Domain::new();
+    /// domain.set_limits(Limits { bytes: 1 << 20, blocks: false, ..Limits::default() });
+    ///
+    /// let page = Rcu::new_in(vec![0_u8; 4096], domain.clone());
+    /// for n in 0..1000 {
+    ///     domain.below_limit().await; // other tasks run while more than a mebibyte waits
+    ///     drop(page.replace(vec![n as u8; 4096]));
+    /// }
+    /// # });
+    /// ```
+    #[track_caller]
+    fn below_limit(&self) -> impl Future<Output = ()> + Send + Sync + Unpin + 'static {
+        BelowLimit::new(self.clone(), Location::caller())
     }
 
     /// Returns the domain's counters since its first use.
@@ -316,16 +424,16 @@ impl<D: Domain> Future for Barrier<D> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Self { domain, id, site, has_run } = &mut *self;
-        invoke::assert_may_wait_for_callbacks(domain, Await("a barrier", site));
+        assert_may_wait_for_callbacks(domain, Await("a barrier", site));
         if !*has_run {
             domain.register_for_fork();
-            match domain.core().callbacks.poll_barrier(id, context.waker(), domain) {
-                BarrierPoll::Pending => {
-                    _ = library_waits::must_do_without();
+            match domain.work().callbacks.poll_barrier(id, context.waker(), domain) {
+                PollResult::Pending => {
+                    _ = must_do_without();
                     return Poll::Pending;
                 }
-                BarrierPoll::Ended => {}
-                BarrierPoll::Dismissed => domain.barrier(),
+                PollResult::Ended => {}
+                PollResult::Dismissed => domain.barrier(),
             }
             *has_run = true;
         }
@@ -336,7 +444,7 @@ impl<D: Domain> Future for Barrier<D> {
 impl<D: Domain> Drop for Barrier<D> {
     fn drop(&mut self) {
         if self.id != 0 {
-            self.domain.core().callbacks.rounds.remove(self.id);
+            self.domain.work().callbacks.rounds.remove(self.id);
         }
     }
 }
@@ -378,20 +486,6 @@ pub unsafe trait EnterSection: Domain {
     fn enter_section(&self) -> Self::Guard<'_>;
 }
 
-/// A [`Domain`] in which a retired value can be taken back after a grace period
-/// ([`Retired::wait`](crate::rcu::Retired::wait)): any but those with [hazard pointers](crate::hazard), which may protect
-/// the value for longer.
-///
-/// # Safety
-///
-/// Grace periods of the domain wait for all that may use its values.
-#[diagnostic::on_unimplemented(
-    message = "values cannot be taken back from `{Self}`",
-    note = "hazard pointers may protect the value when the grace period has ended: drop the `Retired`, and the library \
-            frees the value in time"
-)]
-pub unsafe trait TakeBack: Domain {}
-
 /// Returns what the captures of a closure own, which is unknown if any has a destructor.
 #[inline(always)]
 fn known_of_captures<F>() -> Option<usize> {
@@ -402,18 +496,18 @@ fn known_of_captures<F>() -> Option<usize> {
 ///
 /// # Safety
 ///
-/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it. It is
-/// not borrowed mutably during this call.
+/// `value` has been unpublished, and is not used by the caller again. Any thread may drop it. It is not borrowed
+/// mutably during this call.
 #[inline]
 #[track_caller]
-pub(crate) unsafe fn retire<W: ErasedPtr<Value: 'static>>(
+pub(crate) unsafe fn retire<T: ?Sized + 'static>(
     domain: &impl RawDomain,
-    value: NonNull<()>,
+    value: ThinPtr<T>,
     options: DeferOptions,
 ) {
     // SAFETY: the caller's contract. The types of `known` are `Sync`.
-    let heap = options.heap(|| heap_bytes::known(unsafe { W::deref(value) }));
+    let heap = options.heap(|| options::known(unsafe { &*value.as_ptr() }));
     // SAFETY: the caller's contract; callbacks run after a grace period.
-    let callback = unsafe { Callback::free::<W>(value, W::bytes(value), heap, options.local) };
-    domain.defer(callback, options.lazy);
+    let callback = unsafe { Callback::free(value, value.bytes(), heap, options.local) };
+    domain.defer(callback);
 }

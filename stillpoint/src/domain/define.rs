@@ -32,27 +32,34 @@ macro_rules! static_domain {
     (@section hazard $name:ident) => { $crate::rcu::Guard<$name> };
     (@section qsbr $name:ident) => { $crate::qsbr::Handle<$name> };
     (@within rcu $name:ident $f:ident) => {
-        $f(::core::option::Option::Some(&<$name as $crate::rcu::RcuDomain>::enter()))
+        $f(::core::option::Option::Some(&$crate::rcu::Guard::<$name>::enter()))
     };
     (@within hazard $name:ident $f:ident) => { $crate::static_domain!(@within rcu $name $f) };
     (@within qsbr $name:ident $f:ident) => { $f(::core::option::Option::None) };
     (@hazards hazard) => {
+        type Hazards = $crate::hazard::HazardPointer;
+
         #[inline(always)]
         fn hazards() -> ::core::option::Option<&'static $crate::rcu::HazardState> {
             static HAZARDS: $crate::rcu::HazardState = $crate::rcu::HazardState::new();
             ::core::option::Option::Some(&HAZARDS)
         }
     };
-    (@hazards $kind:tt) => {};
-    (@own rcu $name:ident) => {
-        $crate::static_domain!(@sections $name);
-
-        // SAFETY: there are no hazard pointers.
-        unsafe impl $crate::TakeBack for $name {}
+    (@hazards $kind:tt) => {
+        type Hazards = ();
     };
-    (@sections $name:ident) => {
-        // SAFETY: as above.
-        unsafe impl $crate::rcu::RcuDomain for $name {}
+    (@own hazard $name:ident) => { $crate::static_domain!(@own rcu $name); };
+    (@own rcu $name:ident) => {
+        // SAFETY: a guard ends its section when it is dropped.
+        unsafe impl $crate::EnterSection for $name {
+            type Guard<'a> = $crate::rcu::Guard<Self>;
+
+            #[inline(always)]
+            #[track_caller]
+            fn enter_section(&self) -> $crate::rcu::Guard<Self> {
+                $crate::rcu::Guard::enter()
+            }
+        }
 
         #[allow(dead_code)]
         impl $name {
@@ -60,36 +67,27 @@ macro_rules! static_domain {
             #[inline(always)]
             #[track_caller]
             pub fn enter() -> $crate::rcu::Guard<Self> {
-                <Self as $crate::rcu::RcuDomain>::enter()
+                $crate::rcu::Guard::enter()
             }
 
             /// Registers the calling thread now, not when it first reads.
             #[track_caller]
             pub fn register() {
-                <Self as $crate::rcu::RcuDomain>::register();
+                $crate::rcu::Guard::<Self>::register();
             }
 
             /// Hints that the calling thread will not read for a while: see `rcu::hint_idle`.
             pub fn hint_idle() {
-                <Self as $crate::rcu::RcuDomain>::hint_idle();
+                $crate::rcu::Guard::<Self>::hint_idle();
             }
 
             /// Returns `true` inside a read-side critical section of the domain.
             pub fn in_read_section() -> bool {
-                <Self as $crate::rcu::RcuDomain>::in_read_section()
+                $crate::rcu::Guard::<Self>::in_read_section()
             }
         }
     };
-    (@own hazard $name:ident) => {
-        $crate::static_domain!(@sections $name);
-
-        // SAFETY: `hazards` returns something.
-        unsafe impl $crate::hazard::HazardDomain for $name {}
-    };
     (@own qsbr $name:ident) => {
-        // SAFETY: there are no hazard pointers.
-        unsafe impl $crate::TakeBack for $name {}
-
         #[allow(dead_code)]
         impl $name {
             /// Registers the calling thread, which is online from now on.
@@ -109,10 +107,10 @@ macro_rules! static_domain {
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         $vis struct $name;
 
-        // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr`
-        // that is borrowed cannot report a quiescent state.
+        // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of
+        // `qsbr` that is borrowed cannot report a quiescent state.
         unsafe impl $crate::rcu::StaticDomain for $name {
-            const INSTANCE: Self = Self;
+            const INSTANCE: &'static Self = &Self;
             const PROTOCOL: $crate::rcu::ReaderProtocol = $crate::static_domain!(@protocol $kind);
             $(
                 fn name() -> &'static str {

@@ -2,10 +2,11 @@
 
 use core::cell::Cell;
 
+use crate::domain::fork::DomainFork;
+use crate::readers::sections::protocol::ReaderProtocol;
 use crate::readers::sections::registration::Registration;
-use crate::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use crate::readers::sections::scan::ThreadReaders;
 use crate::reclaim::domain::Core;
-use crate::reclaim::fork::DomainFork;
 use crate::reclaim::hazards::Hazards;
 use crate::reclaim::queue::Queue;
 use crate::slots::pointers;
@@ -29,8 +30,9 @@ use crate::sys::tls_destructor::AtThreadExit;
 ///
 /// # Safety
 ///
-/// Only the macros may implement it. Each type has a `DomainState` and a `ThreadState` of its own. While a `Section` is
-/// borrowed, no grace period of the domain ends that began after the borrow.
+/// Only the macros may implement it. Each type has a `DomainState` and a `ThreadState` of its own. While a `Section`
+/// is borrowed, no grace period of the domain ends that began after the borrow. `Hazards` is `()` only if `hazards`
+/// returns `None`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a domain",
     note = "a domain is `rcu::Global`, `qsbr::Global`, a type made by `domain!`, or a `srcu::Domain` itself: a clone of it, \
@@ -39,7 +41,7 @@ use crate::sys::tls_destructor::AtThreadExit;
 pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     /// The only value.
     #[doc(hidden)]
-    const INSTANCE: Self;
+    const INSTANCE: &'static Self;
     #[doc(hidden)]
     const PROTOCOL: ReaderProtocol;
     /// The name of the domain in reports. (A function, as the name of a type is not a constant.)
@@ -55,6 +57,8 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     }
     /// What lends references: see [`Domain::Section`](crate::Domain::Section).
     type Section;
+    /// See [`Domain::Hazards`](crate::Domain::Hazards).
+    type Hazards;
 
     #[doc(hidden)]
     fn shared() -> &'static DomainState;
@@ -66,8 +70,8 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
-/// What a guard or handle that stays in its thread has a pointer to, which is neither `Send` nor `Sync`. The compiler names
-/// it where a guard is sent to another thread, or held across `.await` in a future that must be `Send`.
+/// What a guard or handle that stays in its thread has a pointer to, which is neither `Send` nor `Sync`. The compiler
+/// names it where a guard is sent to another thread, or held across `.await` in a future that must be `Send`.
 pub enum DropBeforeAwaitOrUseSrcu {}
 
 /// The state of a domain that all threads share.

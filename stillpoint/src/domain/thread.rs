@@ -1,5 +1,5 @@
-//! The calling thread in a domain that is a type: its reader, from registration to exit, and what it defers; and so the
-//! domain's operations.
+//! The calling thread in a domain that is a type: its reader, from registration to exit, and what it defers; and so
+//! the domain's operations.
 
 use core::ffi::c_void;
 use core::marker::PhantomData;
@@ -7,29 +7,36 @@ use core::panic::Location;
 use core::ptr;
 
 use super::api::Domain;
-#[cfg(stillpoint_portable)]
-use super::static_domain::ThreadState;
-use super::static_domain::{DomainState, StaticDomain};
+use super::fork::{self, DomainFork};
+use super::static_domain::{DomainState, StaticDomain, ThreadState};
+use crate::readers::any::AnyEngine;
 use crate::readers::sections::reader::{Owner, Reader};
 use crate::readers::sections::scan::ThreadReaders;
 use crate::reclaim::callback::Callback;
-use crate::reclaim::domain::{Core, RawDomain, parked_at};
-use crate::reclaim::fork::{DomainFork, Functions};
+use crate::reclaim::domain::{Core, RawDomain, Work, parked_at};
 use crate::reclaim::hazards::Hazards;
+use crate::reclaim::pool;
+use crate::reclaim::pool::state::Submitted;
 use crate::reclaim::queue::{PushAction, Queue};
-#[cfg(feature = "statistics-page")]
-use crate::reclaim::sample::DomainSample;
-use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sys::tls_destructor::AtThreadExit;
 
 impl<D: StaticDomain> RawDomain for D {
+    fn may_be_inside(&self) -> bool {
+        fork::in_read_section()
+    }
+
     fn inside(&self) -> &'static str {
         D::PROTOCOL.inside()
     }
 
     #[inline(always)]
-    fn core(&self) -> &Core {
-        &D::shared().core
+    fn engine(&self) -> &AnyEngine {
+        &D::shared().core.engine
+    }
+
+    #[inline(always)]
+    fn work(&self) -> &Work {
+        &D::shared().core.work
     }
 
     fn queue_count(&self) -> usize {
@@ -60,24 +67,25 @@ impl<D: StaticDomain> RawDomain for D {
 
     #[inline]
     #[track_caller]
-    fn defer(&self, callback: Callback, lazy: bool) {
+    fn defer(&self, callback: Callback) {
         match D::with_thread_state(|local| local.queue.get()) {
-            Some(queue) => push::<D>(queue, callback, lazy),
-            None => push_unregistered::<D>(callback, lazy),
+            Some(queue) => push::<D>(queue, callback),
+            None => push_unregistered::<D>(callback),
         }
     }
 
-    fn submit(&self, task: fn(&dyn RawDomain)) -> bool {
-        worker_pool::submit(move || task(&D::INSTANCE))
+    fn submit(&self, task: fn(&dyn RawDomain)) -> Submitted {
+        pool::submit(move || task(D::INSTANCE))
     }
 
     fn park(&self, due: u64, task: fn(&dyn RawDomain)) -> bool {
-        lazy_timer::park(parked_at(self.core(), due), Box::new(move || task(&D::INSTANCE)))
+        pool::park(parked_at(self.engine(), due), move || task(D::INSTANCE))
     }
 }
 
 impl<D: StaticDomain> Domain for D {
     type Section = D::Section;
+    type Hazards = D::Hazards;
 
     fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
         D::with_section(f)
@@ -90,7 +98,7 @@ impl<D: StaticDomain> Domain for D {
 
     fn flush(&self) -> bool {
         let Some(queue) = D::with_thread_state(|local| local.queue.get()) else { return false };
-        while_it_stays::<D, _>(|| self.core().callbacks.hand_over(queue, self))
+        while_it_stays::<D, _>(|| self.work().callbacks.hand_over(queue, self))
     }
 }
 
@@ -98,12 +106,7 @@ impl DomainState {
     pub const fn new<D: StaticDomain>() -> Self {
         Self {
             core: Core::new(ThreadReaders::new(D::PROTOCOL), D::name),
-            fork: DomainFork::new(Functions {
-                reset: reset_in_child::<D>,
-                in_read_section: in_read_section::<D>,
-                #[cfg(feature = "statistics-page")]
-                sample: || DomainSample::of(&D::INSTANCE),
-            }),
+            fork: DomainFork::new(D::INSTANCE, reset_in_child::<D>),
             at_exit: AtThreadExit::new(exit::<D>),
         }
     }
@@ -169,8 +172,8 @@ impl<D: StaticDomain> Drop for KeepReader<D> {
     }
 }
 
-/// Calls `f`, and keeps the thread's reader until it returns. In a thread whose destructors have run, and which is outside,
-/// the reader is released then.
+/// Calls `f`, and keeps the thread's reader until it returns. In a thread whose destructors have run, and which is
+/// outside, the reader is released then.
 pub(crate) fn while_it_stays<D: StaticDomain, T>(f: impl FnOnce() -> T) -> T {
     let _stays = KeepReader::<D>::new();
     f()
@@ -180,37 +183,59 @@ pub(crate) fn while_it_stays<D: StaticDomain, T>(f: impl FnOnce() -> T) -> T {
 pub(crate) fn register<D: StaticDomain>(
     site: &'static Location<'static>,
 ) -> Result<&'static Reader, &'static str> {
-    let shared = D::shared();
-    shared.fork.register();
-    // Chooses the backend of the fence, before this thread can be a reader.
-    crate::fence::init();
-    let fast = crate::fence::fast_path_suffices();
-    let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
-    D::with_thread_state(|local| {
-        let arm = |reader| {
-            // SAFETY: `exit` wants a reader.
-            unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) }
-        };
-        let reader = local.registration.register(shared.readers().registry(), owner, fast, arm)?;
-        local.queue.set(Some(queue_of::<D>(reader)));
-        Ok(reader)
-    })
+    D::with_thread_state(|local| D::shared().register(local, site))
 }
 
 /// Gives the reader back if the thread's destructor has run and nothing needs the reader any more: see
 /// [`crate::readers::sections::registration`].
 #[cold]
 pub(crate) fn leave_if_ended<D: StaticDomain>() {
-    let shared = D::shared();
-    D::with_thread_state(|local| {
+    D::with_thread_state(|local| D::shared().leave_if_ended(local));
+}
+
+/// What is compiled once, for all domains.
+impl DomainState {
+    fn register(
+        &'static self,
+        local: &ThreadState,
+        site: &'static Location<'static>,
+    ) -> Result<&'static Reader, &'static str> {
+        self.fork.register();
+        // Chooses the backend of the fence, before this thread can be a reader.
+        crate::fence::init();
+        let fast = crate::fence::fast_path_suffices();
+        let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
+        let arm = |reader| {
+            // SAFETY: `exit` wants a reader.
+            unsafe { self.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) }
+        };
+        let registry = self.readers().registry();
+        let reader = local.registration.register(registry, owner, fast, arm)?;
+        local.queue.set(Some(registry.attached_to(reader)));
+        Ok(reader)
+    }
+
+    fn leave_if_ended(&'static self, local: &ThreadState) {
         if !local.has_handle.get() {
-            let registry = shared.readers().registry();
+            let registry = self.readers().registry();
             while local.registration.leave_if_ended(registry, |reader| {
                 local.queue.set(None);
-                shared.core.callbacks.report(registry.attached_to(reader));
+                self.core.work.callbacks.report(registry.attached_to(reader));
             }) {}
         }
-    });
+    }
+
+    /// Resets `domain`, which this is of, for a process with one thread, whose reader stays as it is.
+    fn reset_in_child(&self, domain: &dyn RawDomain, own: Option<&'static Reader>) {
+        self.readers().reset_in_child(own);
+        // SAFETY: called by a `ForkHook::child`.
+        domain.queues().for_each(|queue| unsafe { queue.reset_in_child() });
+        // SAFETY: as above.
+        unsafe { self.core.reset_in_child() };
+        if let Some(own) = own {
+            own.set_tid(crate::sys::thread::tid().unsigned_abs());
+        }
+    }
 }
 
 /// The destructor of a registered thread.
@@ -227,7 +252,7 @@ unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
         return;
     }
-    D::shared().core.callbacks.end_of_owner(queue_of::<D>(reader), &D::INSTANCE);
+    D::shared().core.work.callbacks.end_of_owner(queue_of::<D>(reader), D::INSTANCE);
     D::with_thread_state(|local| local.registration.end());
     leave_if_ended::<D>();
 }
@@ -238,7 +263,8 @@ impl ThreadState {
     ///
     /// # Safety
     ///
-    /// It is the calling thread's, and in the domain `D` the thread has a state that has [ended](Self::ended) from now on.
+    /// It is the calling thread's, and in the domain `D` the thread has a state that has [ended](Self::ended) from
+    /// now on.
     #[doc(hidden)]
     pub unsafe fn end<D: StaticDomain>(&self) {
         self.registration.end();
@@ -248,8 +274,8 @@ impl ThreadState {
             late.has_handle.set(self.has_handle.get());
         });
         if let Some(reader) = registered_reader::<D>() {
-            let callbacks = &D::shared().core.callbacks;
-            while_it_stays::<D, _>(|| callbacks.end_of_owner(queue_of::<D>(reader), &D::INSTANCE));
+            let callbacks = &D::shared().core.work.callbacks;
+            while_it_stays::<D, _>(|| callbacks.end_of_owner(queue_of::<D>(reader), D::INSTANCE));
         }
     }
 }
@@ -265,48 +291,38 @@ pub(crate) fn leave_if_forgotten<D: StaticDomain>(reader: &'static Reader) {
             && !local.registration.has_to_stay()
     });
     if is_forgotten && !reader.in_read_section() {
-        D::shared().core.callbacks.report(queue_of::<D>(reader));
+        D::shared().core.work.callbacks.report(queue_of::<D>(reader));
         D::shared().readers().registry().release(reader);
     }
 }
 
 /// Pushes to `queue`, which is the calling thread's.
 #[inline]
-fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) {
+fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback) {
     // SAFETY: the queue is this thread's.
-    let action = unsafe { queue.push(callback, lazy) };
-    let callbacks = &D::shared().core.callbacks;
-    callbacks.notify(lazy, &D::INSTANCE);
+    let action = unsafe { queue.push(callback) };
+    let callbacks = &D::shared().core.work.callbacks;
+    callbacks.notify(D::INSTANCE);
     if action != PushAction::None {
         // A destructor that runs here may end the section of a thread whose destructors have run.
-        while_it_stays::<D, _>(|| callbacks.act(action, queue, &D::INSTANCE));
+        while_it_stays::<D, _>(|| callbacks.act(action, queue, D::INSTANCE));
     }
 }
 
 /// [`push`] by a thread that is not registered.
 #[cold]
 #[track_caller]
-fn push_unregistered<D: StaticDomain>(callback: Callback, lazy: bool) {
+fn push_unregistered<D: StaticDomain>(callback: Callback) {
     // Not `while_it_stays`: a closure does not pass its caller's location on.
     let _stays = KeepReader::<D>::new();
-    push::<D>(queue_of::<D>(own_reader::<D>()), callback, lazy);
+    push::<D>(queue_of::<D>(own_reader::<D>()), callback);
 }
 
-/// Resets the domain for a process with one thread, whose reader stays as it is.
+/// Resets the domain in the child of a fork.
 fn reset_in_child<D: StaticDomain>() {
-    let shared = D::shared();
-    let own = registered_reader::<D>();
-    shared.readers().reset_in_child(own);
-    let domain: &dyn RawDomain = &D::INSTANCE;
-    // SAFETY: called by a `ForkHook::child`.
-    domain.queues().for_each(|queue| unsafe { queue.reset_in_child() });
+    D::shared().reset_in_child(D::INSTANCE, registered_reader::<D>());
     if let Some(state) = D::hazards() {
-        // SAFETY: as above.
+        // SAFETY: called by a `ForkHook::child`.
         unsafe { state.hazards.reset_in_child() };
-    }
-    // SAFETY: as above.
-    unsafe { shared.core.reset_in_child() };
-    if let Some(own) = own {
-        own.set_tid(crate::sys::thread::tid().unsigned_abs());
     }
 }

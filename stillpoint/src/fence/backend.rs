@@ -1,15 +1,13 @@
-//! The choice of the backend, made once in a process, with the report on it, and the heavy fence, which follows from it.
+//! The choice of the backend, made once in a process, with the report on it, and the heavy fence, which follows from
+//! it.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*, fence};
 use std::sync::OnceLock;
 
-use crossbeam_utils::CachePadded;
-
-use super::reason::BackendReason;
-use crate::sync::{ForkSafe, Requested};
+use crate::sync::{CachePadded, ForkSafe, Requested};
 use crate::sys::fork::{ForkHook, register_for_fork};
-use crate::sys::{heavy_fence, init_array};
+use crate::sys::{Reason, heavy_fence, init_array};
 
 /// How the two sides of the fence are made. See the [module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,7 +49,7 @@ static REPORT: ForkSafe<OnceLock<Report>> = ForkSafe::new(OnceLock::new());
 pub struct Report {
     backend: Backend,
     requested: Requested<Backend>,
-    reason: BackendReason,
+    reason: Reason,
 }
 
 impl Report {
@@ -86,7 +84,7 @@ pub fn init() -> &'static Report {
         let (backend, reason) = if register_for_fork(&FORK) {
             select(requested)
         } else {
-            (Backend::SeqCst, BackendReason::NoMemory)
+            (Backend::SeqCst, Reason("no memory to prepare for a fork", 0))
         };
         // Relaxed: see `is_chosen`.
         CHOSEN.store(backend as u8, Relaxed);
@@ -100,13 +98,15 @@ fn requested_by_environment() -> Requested<Backend> {
     Requested::by_environment(c"STILLPOINT_FENCE", &backends)
 }
 
-fn select(requested: Requested<Backend>) -> (Backend, BackendReason) {
+fn select(requested: Requested<Backend>) -> (Backend, Reason) {
     match requested {
         Requested::Nothing | Requested::Value(Backend::Membarrier) => match heavy_fence::register() {
-            Ok(()) => (Backend::Membarrier, BackendReason::Works),
-            Err(reason) => (Backend::SeqCst, BackendReason::Unavailable(reason)),
+            Ok(reason) => (Backend::Membarrier, reason),
+            Err(reason) => (Backend::SeqCst, reason),
         },
-        Requested::Value(Backend::SeqCst) | Requested::Unknown => (Backend::SeqCst, BackendReason::NotNeeded),
+        Requested::Value(Backend::SeqCst) | Requested::Unknown => {
+            (Backend::SeqCst, Reason("it needs nothing", 0))
+        }
     }
 }
 
@@ -122,8 +122,8 @@ init_array!(register_for_fork(&FORK));
 pub unsafe fn in_child() {
     match REPORT.get().get() {
         Some(report) if report.backend == Backend::Membarrier => {
-            // The kernel copies the registration before memory, and another thread may have made the choice in between.
-            // If this returns an error, the next fence panics.
+            // The kernel copies the registration before memory, and another thread may have made the choice in
+            // between. If this returns an error, the next fence panics.
             let _ = heavy_fence::register();
         }
         Some(_) => {}
@@ -142,7 +142,7 @@ pub(crate) fn chosen() -> Option<&'static Report> {
     REPORT.get().get()
 }
 
-/// Calls of [`heavy`].
+/// Calls of [`heavy`] and [`heavy_quiet`].
 static CALLS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 
 /// Returns the backend in use. Chooses it if that has not been done.
@@ -173,7 +173,43 @@ pub fn heavy() {
     CALLS.fetch_add(1, Relaxed);
 }
 
-/// Returns how many calls of [`heavy`] have returned since the start of the process.
+/// Orders the same as [`heavy`], and interrupts no CPU: waits until each CPU has switched threads, been idle or had a
+/// tick in the program, which takes tens of milliseconds.
+///
+/// For threads that are in no hurry, beside others that must not be disturbed. Returns `true` if no CPU was
+/// interrupted. Returns `false` if the kernel denies such a fence, as where CPUs run without a tick (`nohz_full`), or
+/// the system has none: then this has called [`heavy`].
+///
+/// # Panics
+///
+/// As [`heavy`], if it returned `false`.
+///
+/// ```
+/// use stillpoint::fence;
+///
+/// if !fence::heavy_quiet() {
+///     eprintln!("CPUs were interrupted: {}", fence::report());
+/// }
+/// ```
+#[doc(alias("MEMBARRIER_CMD_GLOBAL", "synchronize_rcu"))]
+pub fn heavy_quiet() -> bool {
+    let is_quiet = match backend() {
+        Backend::Membarrier => heavy_fence::execute_quietly(),
+        Backend::SeqCst => {
+            fence(SeqCst);
+            true
+        }
+    };
+    if is_quiet {
+        // Relaxed: statistics only.
+        CALLS.fetch_add(1, Relaxed);
+    } else {
+        heavy();
+    }
+    is_quiet
+}
+
+/// Returns how many calls of [`heavy`] and [`heavy_quiet`] have returned since the start of the process.
 ///
 /// ```
 /// use stillpoint::fence;

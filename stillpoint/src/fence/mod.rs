@@ -27,11 +27,13 @@
 //! `STILLPOINT_FENCE` (`membarrier`, `seqcst`) asks for a backend. If that is not available, `SeqCst` is
 //! used, and [`report`] returns the reason.
 //!
+//! [`heavy_quiet`] orders the same as `heavy()` and interrupts no CPU; it takes tens of milliseconds.
+//!
 //! So where the kernel lacks or denies `membarrier`, readers of [`crate::rcu`] execute a full fence on entering a
 //! section, and those of [`crate::srcu`] and [`RwLock`](crate::lock::RwLock) another on leaving it.
 //!
-//! Call [`init`] at the start of `main`: the kernel registers a process in half a microsecond while it has one thread,
-//! and in about ten milliseconds afterwards.
+//! Call [`init`] at the start of `main`: the kernel registers a process in half a microsecond while it has one
+//! thread, and in about ten milliseconds afterwards.
 //!
 //! # Trade-offs
 //!
@@ -39,13 +41,15 @@
 //!   CVE-2024-26602, serialize the calls of the whole system.
 //! - `membarrier` must stay allowed. If a seccomp filter that was installed *after* the choice denies it, `heavy()`
 //!   panics, as nothing could order the readers any more. Install filters first, or set `SeqCst`.
-//! - Without `membarrier`, a reader of [`crate::rcu`] that leaves a section may miss that a grace period sleeps for it,
-//!   since it executes no fence there. The grace period then ends when its timer next expires: 50 us after it has begun
-//!   to sleep, with the timer's slack some 100 us, and later at intervals that grow to 1 ms. So a reader that stays in a section for long costs a timer
-//!   interrupt per millisecond.
-//! - `heavy()` may wait for another caller, so it must not be called in signal handlers. `light()` may.
+//! - Without `membarrier`, a reader of [`crate::rcu`] that leaves a section may miss that a grace period sleeps for
+//!   it, since it executes no fence there. The grace period then ends when its timer next expires: 50 us after it has
+//!   begun to sleep, with the timer's slack some 100 us, and later at intervals that grow to 1 ms. So a reader that
+//!   stays in a section for long costs a timer interrupt per millisecond.
+//! - Signal handlers may call `light()` and, once [`init`] has returned, `heavy()`: it is one system call, or one
+//!   instruction, and waits for no thread of this process.
 //! - The child of a `fork` may use this module, whatever other threads were doing, and keeps the backend. Like all of
-//!   the library, this relies on `pthread_atfork(3)`: it does not notice a system call that does not go through `fork`.
+//!   the library, this relies on `pthread_atfork(3)`: it does not notice a system call that does not go through
+//!   `fork`.
 //!
 //! # Example
 //!
@@ -80,12 +84,11 @@
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
 pub(crate) mod backend;
-mod reason;
 #[cfg(all(test, target_arch = "x86_64", not(any(miri, stillpoint_portable))))]
 mod tests;
 
 use crate::sys::heavy_fence;
-pub use backend::{Backend, Report, backend, calls, heavy, init, report};
+pub use backend::{Backend, Report, backend, calls, heavy, heavy_quiet, init, report};
 
 /// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.
 ///
@@ -118,8 +121,8 @@ pub(crate) fn light_is_full_fence() -> bool {
     FAST_PATH_IS_FENCED || !light_is_compiler_fence()
 }
 
-/// The fast path of [`crate::rcu`] executes the light fence of any backend, and so all threads enter by it: there are full
-/// fences only.
+/// The fast path of [`crate::rcu`] executes the light fence of any backend, and so all threads enter by it: there are
+/// full fences only.
 pub(crate) const FAST_PATH_IS_FENCED: bool = !heavy_fence::EXISTS;
 
 /// Returns `true` if the fast path of [`crate::rcu`] executes a fence that suffices.
@@ -133,8 +136,8 @@ pub(crate) fn light_full() {
     fence(SeqCst);
 }
 
-/// [`light`] in code that runs on [`Backend::Membarrier`] only, or calls [`light`] too, and where [`light`] is not a full
-/// fence.
+/// [`light`] in code that runs on [`Backend::Membarrier`] only, or calls [`light`] too, and where [`light`] is not a
+/// full fence.
 #[inline(always)]
 pub(crate) fn light_compiler_only() {
     compiler_fence(SeqCst);

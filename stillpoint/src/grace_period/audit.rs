@@ -3,19 +3,19 @@
 //! In debug builds, in the models, and with `--cfg stillpoint_audit`. Otherwise the types are empty and cost nothing.
 //!
 //! The leader counts grace periods when they begin and when they end, independently of [`crate::sync::shared_seq`]. A
-//! caller takes an [`AuditTicket`], the number of grace periods that have begun, before its snapshot. When its wait is
-//! over, a grace period with a greater number must have ended ([`GpAudit::assert_full_gp`]).
+//! caller takes an [`AuditTicket`], the number of grace periods that have begun, before its snapshot. When its wait
+//! is over, a grace period with a greater number must have ended ([`GpAudit::assert_full_gp`]).
 //!
 //! - *A correct algorithm never fails.* The caller's snapshot happens before the beginning of the grace period that
-//!   serves it, so the ticket precedes that one's number in the modification order of `begun`, and is smaller. The end
-//!   happens before the caller's return, so the caller sees `ended` at this number or a later one: grace periods do not
-//!   overlap.
-//! - *An incorrect one does.* A ticket is taken by a read-modify-write, which reads the newest value: it is not smaller
-//!   than the number of any grace period that has begun. Neither one that had begun before, nor one that failed (whose
-//!   number is not stored), makes `ended` exceed it. So a caller that returns too early finds no greater number, unless
-//!   another grace period has begun and ended in between; then it was served after all.
-//! - *Two errors remain unseen*: a grace period that ends before its readers have left, and a caller that is served by
-//!   a round that had started, but whose grace period was not counted yet (its fence was still to come).
+//!   serves it, so the ticket precedes that one's number in the modification order of `begun`, and is smaller. The
+//!   end happens before the caller's return, so the caller sees `ended` at this number or a later one: grace periods
+//!   do not overlap.
+//! - *An incorrect one does.* A ticket is taken by a read-modify-write, which reads the newest value: it is not
+//!   smaller than the number of any grace period that has begun. Neither one that had begun before, nor one that
+//!   failed (whose number is not stored), makes `ended` exceed it. So a caller that returns too early finds no
+//!   greater number, unless another grace period has begun and ended in between; then it was served after all.
+//! - *Two errors remain unseen*: a grace period that ends before its readers have left, and a caller that is served
+//!   by a round that had started, but whose grace period was not counted yet (its fence was still to come).
 //!
 //! All orderings are Relaxed: the argument takes every "happens before" from the algorithm. On the machine a
 //! read-modify-write may order more than it must, so a debug build does not prove a release build. The counters are
@@ -53,13 +53,21 @@ impl GpAudit {
     #[inline]
     pub fn ticket(&self) -> AuditTicket {
         // A read-modify-write, as a load might be older.
-        AuditTicket(self.begun.each_ref().map(|begun| begun.fetch_add(0, Relaxed)))
+        self.advance(0)
     }
 
     /// Begins a grace period. Called by the leader, after the start of its round.
     #[inline]
     pub fn begin(&self) -> AuditTicket {
-        AuditTicket(self.begun.each_ref().map(|begun| begun.fetch_add(1, Relaxed) + 1))
+        self.advance(1)
+    }
+
+    fn advance(&self, by: u64) -> AuditTicket {
+        let mut ticket = AuditTicket::default();
+        for (number, begun) in zip(&mut ticket.0, &self.begun) {
+            *number = begun.fetch_add(by, Relaxed) + by;
+        }
+        ticket
     }
 
     /// Ends the grace period `number`. Called by the leader, before the end of its round.

@@ -62,7 +62,8 @@ impl GpCounters {
         heavy();
     }
 
-    /// Says that the leader of a grace period sleeps for readers, until the result is dropped. Leaders do not overlap.
+    /// Says that the leader of a grace period sleeps for readers, until the result is dropped. Leaders do not
+    /// overlap.
     pub fn begin_wait(&self) -> GpWait<'_> {
         let since = now();
         self.waiting_since.store(since, Relaxed);

@@ -1,8 +1,8 @@
 //! The engine: callers share grace periods, and one of them leads each.
 //!
-//! A *grace period* is over when every read-side critical section that was open when it began has ended. A thread that
-//! unpublishes a value, and then waits for a grace period that begins later, may free the value. The engine runs grace
-//! periods of any [`ReaderSet`]:
+//! A *grace period* is over when every read-side critical section that was open when it began has ended. A thread
+//! that unpublishes a value, and then waits for a grace period that begins later, may free the value. The engine runs
+//! grace periods of any [`ReaderSet`]:
 //!
 //! | readers | where | how a grace period waits for them |
 //! |---|---|---|
@@ -24,21 +24,17 @@
 //! [`crate::sync::shared_seq`]). Grace periods do not overlap, so no two threads call it at the same time.
 
 use core::sync::atomic::Ordering::Relaxed;
-#[cfg(feature = "statistics-page")]
 use core::time::Duration;
 use core::{cmp, hash};
 
-use crossbeam_utils::CachePadded;
-
 use super::audit::{AuditTicket, GpAudit};
 use super::counters::GpCounters;
-use super::stall::StallDetector;
-#[cfg(feature = "statistics-page")]
 use super::stall::StalledReaders;
-use super::trace::{self, EndedSpan, GpSpan};
+use super::stall::{StallDetector, Tried};
+use super::trace::GpSpan;
 use crate::probes::DomainId;
-use crate::sync::const_unless_loom;
 use crate::sync::shared_seq::{SeqSnapshot, SharedSeq};
+use crate::sync::{const_unless_loom, now};
 
 /// The readers that grace periods wait for. `own` is the calling thread's reader, if readers belong to threads; it is
 /// outside a section.
@@ -53,8 +49,8 @@ pub trait ReaderSet {
     /// [`Leader::sleep`]. Returns `false` if the leader may not.
     fn drain(&self, own: Option<&Self::Reader>, leader: &mut Leader<'_>) -> bool;
 
-    /// Makes the calling thread, which is inside a section and has deferred its reclamation, take the slow path when it
-    /// leaves. `above`: the backlog is above its limit.
+    /// Makes the calling thread, which is inside a section and has deferred its reclamation, take the slow path when
+    /// it leaves. `above`: the backlog is above its limit.
     fn defer_to_exit(&self, _own: Option<&Self::Reader>, _above: bool) {}
 
     /// Returns `true` if any reader may be inside a section. A hint.
@@ -81,10 +77,25 @@ pub trait ReaderSet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Denied;
 
+/// How long a leader that may not sleep pauses before it checks readers again.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// What a leader has that may not sleep, unless it gives up at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience<'a> {
+    /// Until when it pauses and checks readers again, in nanoseconds of [`now`].
+    pub until: u64,
+    /// What is known of earlier attempts.
+    pub tried: &'a Tried,
+    /// Calls what calls code of the program.
+    pub call: fn(&mut dyn FnMut()),
+}
+
 /// The thread that leads a grace period.
 #[derive(Debug)]
 pub struct Leader<'a> {
     may_sleep: bool,
+    patience: Option<Patience<'a>>,
     has_slept: bool,
     rounds: &'a SharedSeq,
     id: DomainId,
@@ -92,15 +103,43 @@ pub struct Leader<'a> {
 }
 
 impl Leader<'_> {
-    /// Calls `wait`, which sleeps until no reader blocks the grace period, and calls [`StallDetector::check`] after each
-    /// sleep. Returns `false` if the leader may not sleep.
+    /// Pauses for a moment, after which readers that have blocked the grace period are to be checked again. Returns
+    /// `false` if there is no time, or the leader may [sleep](Self::sleep).
+    pub fn pause(&mut self) -> bool {
+        let pauses = !cfg!(loom) && self.patience.is_some_and(|patience| now() < patience.until);
+        if pauses {
+            self.has_slept = true;
+            std::thread::sleep(PAUSE);
+        }
+        pauses
+    }
+
+    /// Reports the stall, if a report is due, for a leader that has [paused](Self::pause) in vain. `mark` names the
+    /// readers that are inside, and `have_left` returns `true` if those of an earlier mark have left.
+    pub fn check(
+        &self,
+        counters: &GpCounters,
+        mark: u64,
+        have_left: impl FnOnce(u64) -> bool,
+        waits_for: impl Fn(Duration) -> Option<StalledReaders>,
+    ) {
+        if let Some(Patience { tried, call, .. }) = self.patience {
+            self.detector(counters).check_tried(tried, mark, have_left, call, waits_for);
+        }
+    }
+
+    fn detector<'c>(&self, counters: &'c GpCounters) -> StallDetector<'c> {
+        StallDetector::new(counters, self.id, self.domain, self.rounds.completed() + 1)
+    }
+
+    /// Calls `wait`, which sleeps until no reader blocks the grace period, and calls [`StallDetector::check`] after
+    /// each sleep. Returns `false` if the leader may not sleep.
     #[cold]
     pub fn sleep(&mut self, counters: &GpCounters, wait: impl FnOnce(&mut StallDetector<'_>)) -> bool {
         self.has_slept = self.may_sleep;
         if self.may_sleep {
             let _wait = counters.begin_wait();
-            let number = self.rounds.completed() + 1;
-            wait(&mut StallDetector::new(counters, self.id, self.domain, number));
+            wait(&mut self.detector(counters));
         }
         self.may_sleep
     }
@@ -109,8 +148,8 @@ impl Leader<'_> {
 /// Runs grace periods for a set of readers, and shares them among callers.
 #[derive(Debug)]
 pub struct Engine<R: ?Sized> {
-    /// A round is a grace period.
-    rounds: CachePadded<SharedSeq>,
+    /// A round is a grace period. Readers load nothing of this cache line: theirs are aligned.
+    rounds: SharedSeq,
     audit: GpAudit,
     /// Returns the name of the domain, for reports.
     domain: fn() -> &'static str,
@@ -122,7 +161,7 @@ impl<R> Engine<R> {
         /// Creates the engine of the domain with this name.
         pub fn new(readers: R, domain: fn() -> &'static str) -> Self {
             Self {
-                rounds: CachePadded::new(SharedSeq::new()),
+                rounds: SharedSeq::new(),
                 audit: GpAudit::new(),
                 domain,
                 readers,
@@ -213,9 +252,7 @@ impl<R: ReaderSet + ?Sized> Engine<R> {
     /// Waits by `wait`, which calls its argument if this thread is to lead a grace period.
     fn lead_or_wait(&self, own: Option<&R::Reader>, wait: impl FnOnce(&mut dyn FnMut())) {
         self.readers.counters().callers.fetch_add(1, Relaxed);
-        let mut ended = None;
-        wait(&mut || _ = self.lead(own, true, &mut ended));
-        trace::emit(ended, self.domain);
+        wait(&mut || _ = self.lead(own, true, None));
     }
 
     /// Returns the number of the grace period whose leader sleeps for readers, if one does, how long it has done so,
@@ -231,27 +268,31 @@ impl<R: ReaderSet + ?Sized> Engine<R> {
         (self.number() == number).then_some((number, waited, readers, count))
     }
 
-    /// Runs a grace period. Returns `false` if a reader blocks it, and `None` if another thread leads one.
-    pub fn try_synchronize(&self, own: Option<&R::Reader>) -> Option<bool> {
-        let mut ended = None;
-        let completed = self.rounds.try_run(|| self.lead(own, false, &mut ended));
-        trace::emit(ended, self.domain);
-        completed
+    /// Runs a grace period. Returns `false` if a reader blocks it, despite `patience`, and `None` if another
+    /// thread leads one.
+    pub fn try_synchronize(&self, own: Option<&R::Reader>, patience: Option<Patience<'_>>) -> Option<bool> {
+        self.rounds.try_run(|| self.lead(own, false, patience))
     }
 
     /// Leads a grace period. Returns `false` if a reader blocks it and the thread may not sleep. Panics if the kernel
     /// denies the heavy fence; the round has then failed.
-    fn lead(&self, own: Option<&R::Reader>, may_sleep: bool, ended: &mut Option<EndedSpan>) -> bool {
-        let span = GpSpan::start(self.id(), self.domain, || self.number());
+    fn lead(&self, own: Option<&R::Reader>, may_sleep: bool, patience: Option<Patience<'_>>) -> bool {
+        let span = GpSpan::start(self.id(), self.domain, self.number());
         let ticket = self.audit.begin();
-        let mut leader =
-            Leader { may_sleep, has_slept: false, rounds: &self.rounds, id: self.id(), domain: self.domain };
+        let mut leader = Leader {
+            may_sleep,
+            patience,
+            has_slept: false,
+            rounds: &self.rounds,
+            id: self.id(),
+            domain: self.domain,
+        };
         if !self.readers.drain(own, &mut leader) {
             span.give_up();
             return false;
         }
         self.audit.end(ticket);
-        *ended = span.end(|| self.number(), leader.has_slept);
+        span.end(leader.has_slept);
         true
     }
 

@@ -1,4 +1,5 @@
-//! Grace periods: the engine that starts, shares and ends them, cookies, statistics, stalls, the audit and the trace.
+//! Grace periods: the engine that starts, shares and ends them, cookies, statistics, stalls, the audit and the
+//! probes.
 
 pub mod audit;
 pub mod counters;

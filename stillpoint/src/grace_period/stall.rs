@@ -1,8 +1,8 @@
 //! Stall reports: a grace period that waits too long names the readers that it waits for.
 //!
 //! The leader of a grace period that sleeps has a [`StallDetector`], which it calls after each sleep. When the grace
-//! period has waited for longer than a limit, the detector calls a hook with a [`Stall`]; and again each time the wait
-//! has doubled. The readers make the [`StalledReaders`], plain values.
+//! period has waited for longer than a limit, the detector calls a hook with a [`Stall`]; and again each time the
+//! wait has doubled. The readers make the [`StalledReaders`], plain values.
 //!
 //! No lock is held while the hook runs, but the grace period does not end before the hook returns.
 
@@ -14,12 +14,11 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::LocalKey;
 use std::time::{Duration, Instant};
 
 use super::counters::GpCounters;
 use crate::probes::{DomainId, probe};
-use crate::sync::ForkSafe;
+use crate::sync::{ForkSafe, now};
 
 /// The number of readers that the default report names.
 const NAMED: usize = 8;
@@ -32,7 +31,23 @@ static LIMIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 
 static HOOK: ForkSafe<Mutex<Option<Hook>>> = ForkSafe::new(Mutex::new(None));
 
-type Hook = Arc<dyn Fn(&Stall) + Send + Sync>;
+#[derive(Clone)]
+enum Hook {
+    Shared(Arc<dyn Fn(&Stall) + Send + Sync>),
+    /// A function, and what it gets: needs no memory.
+    #[cfg(feature = "_capi")]
+    Plain(fn(&Stall, [usize; 2]), [usize; 2]),
+}
+
+impl Hook {
+    fn call(&self, stall: &Stall) {
+        match self {
+            Self::Shared(hook) => hook(stall),
+            #[cfg(feature = "_capi")]
+            Self::Plain(hook, argument) => hook(stall, *argument),
+        }
+    }
+}
 
 thread_local! {
     /// This thread runs the hook.
@@ -78,7 +93,13 @@ pub fn set_stall_timeout(limit: Option<Duration>) {
 /// }));
 /// ```
 pub fn set_stall_hook(hook: Box<dyn Fn(&Stall) + Send + Sync + 'static>) {
-    exchange(Some(hook.into()));
+    exchange(Some(Hook::Shared(hook.into())));
+}
+
+/// [`set_stall_hook`] for the C interface; `None` restores the default. Allocates nothing.
+#[cfg(feature = "_capi")]
+pub fn set_plain_stall_hook(hook: Option<fn(&Stall, [usize; 2])>, argument: [usize; 2]) {
+    exchange(hook.map(|hook| Hook::Plain(hook, argument)));
 }
 
 /// Restores the default report. Returns the hook that was set, or the default.
@@ -94,7 +115,7 @@ pub fn set_stall_hook(hook: Box<dyn Fn(&Stall) + Send + Sync + 'static>) {
 /// ```
 pub fn take_stall_hook() -> Box<dyn Fn(&Stall) + Send + Sync + 'static> {
     match exchange(None) {
-        Some(hook) => Box::new(move |stall| hook(stall)),
+        Some(hook) => Box::new(move |stall| hook.call(stall)),
         None => Box::new(report_by_default),
     }
 }
@@ -123,17 +144,6 @@ pub(crate) unsafe fn reset_in_child() {
 /// Returns `true` in a hook: a grace period waits for the calling thread.
 pub(crate) fn is_reporting() -> bool {
     REPORTING.get()
-}
-
-/// Calls `f`, code of the program, while `flag` is set. Catches a panic, which has reported itself.
-pub(super) fn run_user_code(flag: &'static LocalKey<Cell<bool>>, f: impl FnOnce()) {
-    flag.set(true);
-    let result = catch_unwind(AssertUnwindSafe(f));
-    flag.set(false);
-    // The payload may be of any type: dropping it might panic again.
-    if let Err(payload) = result {
-        mem::forget(payload);
-    }
 }
 
 /// A grace period that has waited longer than the limit ([`set_stall_timeout`]).
@@ -191,8 +201,8 @@ impl Stall {
         self.waited
     }
 
-    /// Returns the threads that the grace period waits for, at least one. Each was inside when it was checked; some may
-    /// have left since. Empty for a domain of [`crate::srcu`], whose sections do not belong to threads.
+    /// Returns the threads that the grace period waits for, at least one. Each was inside when it was checked; some
+    /// may have left since. Empty for a domain of [`crate::srcu`], whose sections do not belong to threads.
     pub fn readers(&self) -> &[StalledReader] {
         match &self.waits_for {
             StalledReaders::Threads(readers) => readers,
@@ -228,13 +238,19 @@ impl Stall {
         }
     }
 
-    /// Calls the hook.
+    /// Calls the hook. Catches a panic, which has reported itself.
     fn report(&self) {
-        run_user_code(&REPORTING, || {
+        REPORTING.set(true);
+        let result = catch_unwind(AssertUnwindSafe(|| {
             // Cloned, so that the lock is free while the hook runs.
             let hook = hooks().clone();
-            hook.map_or_else(|| report_by_default(self), |hook| hook(self));
-        });
+            hook.map_or_else(|| report_by_default(self), |hook| hook.call(self));
+        }));
+        REPORTING.set(false);
+        // The payload may be of any type: dropping it might panic again.
+        if let Err(payload) = result {
+            mem::forget(payload);
+        }
     }
 }
 
@@ -339,7 +355,7 @@ fn report_by_default(stall: &Stall) {
         }
         return;
     }
-    let text: String = text.lines().flat_map(|line| ["stillpoint: ", line, "\n"]).collect();
+    let text = format!("stillpoint: {}\n", text.trim_end().replace('\n', "\nstillpoint: "));
     // Not `eprintln!`, which panics if it cannot write. One call, so that no other output comes in between.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -356,6 +372,80 @@ pub struct StallDetector<'a> {
     grace_period: u64,
 }
 
+/// What is known of a grace period that is tried again and again without sleep. Times are nanoseconds of [`now`].
+///
+/// Only leaders change it, one after another: so all accesses are Relaxed, and it decides nothing but when to report,
+/// and when a thread must sleep for the readers.
+#[derive(Debug)]
+pub struct Tried {
+    grace_period: AtomicU64,
+    begun: AtomicU64,
+    /// Names readers that were inside at an attempt, and when that was.
+    mark: AtomicU64,
+    since: AtomicU64,
+    /// Attempts that have found that all readers of a mark had left, and others inside.
+    overlaps: AtomicU64,
+    /// How long after `since` the next report is made.
+    report: AtomicU64,
+}
+
+/// For how long, and how often, readers that overlap may keep a grace period from ending without a thread that sleeps
+/// for them.
+const OVERLAP: (u64, u64) = (50_000_000, 2);
+
+impl Tried {
+    pub const fn new() -> Self {
+        Self {
+            grace_period: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            mark: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+            overlaps: AtomicU64::new(0),
+            report: AtomicU64::new(0),
+        }
+    }
+
+    /// Forgets attempts of the parent, in the child of a fork.
+    #[cfg(not(loom))]
+    pub fn forget(&self) {
+        self.grace_period.store(0, Relaxed);
+    }
+
+    /// Returns for how long the grace period of this number has been tried.
+    pub fn age(&self, grace_period: u64) -> u64 {
+        let is_of_it = self.grace_period.load(Relaxed) == grace_period;
+        if is_of_it { now().saturating_sub(self.begun.load(Relaxed)) } else { 0 }
+    }
+
+    /// Returns `true` if attempts do not end the grace period of this number, although its readers leave: others
+    /// have always entered before. For its leader, when an attempt has failed.
+    pub fn must_sleep(&self, grace_period: u64) -> bool {
+        // Not for a reader that has stayed inside since.
+        let is_new = now().saturating_sub(self.since.load(Relaxed)) < OVERLAP.0;
+        is_new && self.age(grace_period) >= OVERLAP.0 && self.overlaps.load(Relaxed) >= OVERLAP.1
+    }
+
+    /// An attempt has failed. `have_left` returns `true` if the readers of a mark have left, and `mark` is that of
+    /// the readers that are inside.
+    /// Returns `true` if it is the first one.
+    fn fails(&self, grace_period: u64, mark: u64, have_left: impl FnOnce(u64) -> bool) -> bool {
+        let is_first = self.grace_period.load(Relaxed) != grace_period;
+        if is_first {
+            self.overlaps.store(0, Relaxed);
+            self.begun.store(now(), Relaxed);
+            self.grace_period.store(grace_period, Relaxed);
+        }
+        let overlaps = !is_first && have_left(self.mark.load(Relaxed));
+        if is_first || overlaps {
+            self.overlaps.fetch_add(overlaps.into(), Relaxed);
+            self.mark.store(mark, Relaxed);
+            self.since.store(now(), Relaxed);
+            self.report.store(LIMIT.load(Relaxed), Relaxed);
+        }
+        is_first
+    }
+}
+
 impl<'a> StallDetector<'a> {
     /// For the grace period of this number, which is about to sleep.
     pub fn new(
@@ -368,21 +458,34 @@ impl<'a> StallDetector<'a> {
         Self { start: Instant::now(), next_report, counters, id, domain, grace_period }
     }
 
-    /// The leader is about to sleep until this thread leaves.
-    #[inline(always)]
-    pub fn will_wait_for_thread(&self, thread: impl FnOnce() -> u32) {
-        self.will_wait_for(thread, || 1);
+    /// Checks a grace period that is tried again and again. For its leader, which has just failed: see
+    /// [`Tried::fails`]. `call` calls what calls the hook.
+    pub fn check_tried(
+        mut self,
+        tried: &Tried,
+        mark: u64,
+        have_left: impl FnOnce(u64) -> bool,
+        call: fn(&mut dyn FnMut()),
+        waits_for: impl Fn(Duration) -> Option<StalledReaders>,
+    ) {
+        let is_first = tried.fails(self.grace_period, mark, have_left);
+        self.counters.sleeps.fetch_add(is_first.into(), Relaxed);
+        let waited = Duration::from_nanos(now().saturating_sub(tried.since.load(Relaxed)));
+        let Some(start) = self.start.checked_sub(waited) else { return };
+        (self.start, self.next_report) = (start, Duration::from_nanos(tried.report.load(Relaxed)));
+        if waited < self.next_report {
+            self.check(waits_for);
+        } else {
+            call(&mut || self.check(&waits_for));
+        }
+        tried.report.store(self.next_report.as_nanos() as u64, Relaxed);
     }
 
-    /// The leader is about to sleep until as many sections have ended.
+    /// The leader is about to sleep until as many sections have ended, of this thread, or of 0 if they belong to
+    /// none.
     #[inline(always)]
-    pub fn will_wait_for_sections(&self, sections: impl FnOnce() -> u64) {
-        self.will_wait_for(|| 0, sections);
-    }
-
-    #[inline(always)]
-    fn will_wait_for(&self, thread: impl FnOnce() -> u32, sections: impl FnOnce() -> u64) {
-        probe!(grace_period_wait, self.id.address(), self.grace_period, thread(), sections());
+    pub fn will_wait_for(&self, thread: impl FnOnce() -> u32, sections: u64) {
+        probe!(grace_period_wait, self.id.address(), self.grace_period, thread(), sections);
     }
 
     /// Returns how long the leader may sleep before the next [`check`](Self::check).
@@ -390,8 +493,8 @@ impl<'a> StallDetector<'a> {
         self.next_report.saturating_sub(self.start.elapsed())
     }
 
-    /// Updates the longest wait, after a sleep. If a report is due, reports the result of `waits_for`, which is called
-    /// with the time waited so far and returns `None` if all readers have just left.
+    /// Updates the longest wait, after a sleep. If a report is due, reports the result of `waits_for`, which is
+    /// called with the time waited so far and returns `None` if all readers have just left.
     pub fn check(&mut self, waits_for: impl FnOnce(Duration) -> Option<StalledReaders>) {
         let waited = self.start.elapsed();
         let nanoseconds = waited.as_nanos() as u64;

@@ -3,7 +3,8 @@
 //! # One value: begin with `ArcCell`
 //!
 //! A task may resume in another thread, and may sleep for long. A guard of an [`ArcCell`](crate::arc::ArcCell) allows
-//! both, for minutes: it keeps the value that it was loaded with, and nothing else. It is like an `Arc` that is not counted.
+//! both, for minutes: it keeps the value that it was loaded with, and nothing else. It is like an `Arc` that is not
+//! counted.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -20,13 +21,13 @@
 //! # greeting.store(Arc::new(String::from("bye")));
 //! ```
 //!
-//! [`store`](crate::arc::ArcCell::store) takes microseconds: it waits for threads that are inside of a `load`, not for
-//! guards.
+//! [`store`](crate::arc::ArcCell::store) takes microseconds: it waits for threads that are inside of a `load`, not
+//! for guards.
 //!
 //! # References to several values, or to a structure: `srcu`
 //!
-//! Guards of [`srcu`](crate::srcu) may be held across `.await`, too: they belong to a [`Domain`](crate::srcu::Domain),
-//! a value, and not to a thread. A `static` domain needs nothing else:
+//! Guards of [`srcu`](crate::srcu) may be held across `.await`, too: they belong to a
+//! [`Domain`](crate::srcu::Domain), a value, and not to a thread. A `static` domain needs nothing else:
 //!
 //! ```
 //! use std::sync::LazyLock;
@@ -46,8 +47,8 @@
 //! # assert_eq!(runtime.block_on(async { tokio::spawn(serve("world")).await.unwrap() }), "hello world");
 //! ```
 //!
-//! While a guard is open, no value of its domain is freed that was replaced since. So tasks that may wait for a client
-//! for minutes get a domain of their own, or hold the guard for a shorter time.
+//! While a guard is open, no value of its domain is freed that was replaced since. So tasks that may wait for a
+//! client for minutes get a domain of their own, or hold the guard for a shorter time.
 //!
 //! If the `Rcu` is not in a `static`, a spawned task takes an `Arc` of it:
 //!
@@ -72,7 +73,8 @@
 //! |---|---|
 //! | `cell.store(new);` of an `ArcCell` | continues after microseconds |
 //! | `pointer.replace(new).await;` | runs other tasks; the task continues after a grace period, and has the old value |
-//! | `pointer.replace(new);` | continues at once; but while the backlog is above its [limits](crate::rcu::Limits), it blocks, for ten seconds at most |
+//! | `pointer.replace(new);` | continues at once; but while the backlog is above its [limits](crate::rcu::Limits), it blocks, for ten seconds at most, unless [`blocks`](crate::rcu::Limits::blocks) is `false` |
+//! | [`domain.below_limit()`](crate::Domain::below_limit)`.await; pointer.replace(new);` | runs other tasks until the backlog is below its limits |
 //! | `pointer.replace(new).wait();` | blocks for a grace period: not in a task |
 //! | [`GracePeriod::now_in(domain)`](crate::rcu::GracePeriod::now_in)`.await` | runs other tasks |
 //! | [`barrier`](crate::Domain::barrier) | blocks: only in `spawn_blocking`, or after the executor has ended |
@@ -93,9 +95,9 @@
 //! # assert_eq!(runtime.block_on(reload(&config, String::from("b"))), "a");
 //! ```
 //!
-//! `.await` **inside** a section of the same domain never returns: the grace period waits for the guard of the task that
-//! waits for it. If a future of a grace period is dropped (`select!`, a timeout), the value is retired as if the result
-//! of `replace` had been dropped.
+//! `.await` **inside** a section of the same domain never returns: the grace period waits for the guard of the task
+//! that waits for it. If a future of a grace period is dropped (`select!`, a timeout), the value is retired as if the
+//! result of `replace` had been dropped.
 //!
 //! The futures need no runtime: a thread of the library waits for all of them, and wakes each.
 //!
@@ -103,18 +105,20 @@
 //!
 //! The crate `stillpoint-tokio` has what depends on the runtime: an extension of the runtime's `Builder`,
 //! `hint_idle_on_park`, by which grace periods of [`rcu`](crate::rcu) skip parked worker threads
-//! ([`hint_idle`](crate::rcu::hint_idle)). It gains with dozens of workers.
+//! ([`hint_idle`](crate::rcu::hint_idle)), which gains with dozens of workers; and `never_block_above_limits`, by
+//! which no change blocks a worker thread.
 //!
-//! A task that never yields delays no grace period while it is outside of sections. In [`qsbr`](crate::qsbr) it would:
-//! so a runtime's threads should not be its readers.
+//! A task that never yields delays no grace period while it is outside of sections. In [`qsbr`](crate::qsbr) it
+//! would: so a runtime's threads should not be its readers.
 //!
-//! `integrations/service` in the repository is a HTTP service: configuration, sessions, metrics, and its end.
+//! `bindings/service` in the repository is a HTTP service: configuration, sessions, and its end.
 //!
 //! # Guards on a `LocalSet`
 //!
 //! Tasks of a `LocalSet`, or of a runtime for one thread that uses `spawn_local`, may hold guards of `rcu` across
-//! `.await`, as these tasks do not change their thread. They should not: the section belongs to the *thread*, and is open
-//! while its other tasks run. A grace period that one of these polls panics, because it would wait for its own thread:
+//! `.await`, as these tasks do not change their thread. They should not: the section belongs to the *thread*, and is
+//! open while its other tasks run. A grace period that one of these polls panics, because it would wait for its own
+//! thread:
 //!
 //! ```
 //! use stillpoint::rcu::{self, GracePeriod, Rcu};
@@ -155,16 +159,16 @@
 //!
 //! # Shutdown
 //!
-//! The end of the program does not wait for what is deferred. If destructors must run before it, or before a library is
-//! unloaded or borrowed data goes:
+//! The end of the program does not wait for what is deferred. If destructors must run before it, or before a library
+//! is unloaded or borrowed data goes:
 //!
 //! 1. *Let the threads and tasks end that use the domain.* Join them, or count them by a
-//!    [`percpu::RefCount`](crate::percpu::RefCount): after its `kill` no request begins, and `zero().await` or `wait` returns
-//!    when the last one has ended.
+//!    [`percpu::RefCount`](crate::percpu::RefCount): after its `kill` no request begins, and `zero().await` or `wait`
+//!    returns when the last one has ended.
 //! 2. *Drop what owns values*: pointers, maps, and what `replace` has returned.
 //! 3. *Call [`barrier`](crate::Domain::barrier) of each domain*, or await
-//!    [`barrier_async`](crate::Domain::barrier_async): all that was deferred has run then. What destructors defer in turn
-//!    needs a further one each time. For `rcu` there is [`rcu::barrier`](crate::rcu::barrier).
+//!    [`barrier_async`](crate::Domain::barrier_async): all that was deferred has run then. What destructors defer in
+//!    turn needs a further one each time. For `rcu` there is [`rcu::barrier`](crate::rcu::barrier).
 //!
 //! ```
 //! use stillpoint::Domain as _;
@@ -191,8 +195,9 @@
 //!
 //! # Tests
 //!
-//! Tests of one process run side by side, and a guard that one of them leaks stalls the domain for all. So a test creates
-//! its own domain, and does not use a `static` one. A runtime for one thread makes the order of the tasks certain:
+//! Tests of one process run side by side, and a guard that one of them leaks stalls the domain for all. So a test
+//! creates its own domain, and does not use a `static` one. A runtime for one thread makes the order of the tasks
+//! certain:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -223,5 +228,5 @@
 //! # runtime.block_on(replaced_value_outlives_its_readers());
 //! ```
 //!
-//! A test that expects no long section sets [`set_stall_timeout`](crate::rcu::set_stall_timeout) to a second, and fails
-//! in a [hook](crate::rcu::set_stall_hook) that counts reports.
+//! A test that expects no long section sets [`set_stall_timeout`](crate::rcu::set_stall_timeout) to a second, and
+//! fails in a [hook](crate::rcu::set_stall_hook) that counts reports.

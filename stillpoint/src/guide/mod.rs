@@ -1,10 +1,10 @@
 //! Which module is for which job. To port code from other libraries, see [`porting`]; for async code, [`async_code`].
 //!
 //! The tables use five terms. A *section* is the time in which a reader may hold references: while it has a guard. A
-//! *grace period* ends when every section that was open at its start has ended. A *domain* is a set of readers with the
-//! grace periods that wait for them; most programs need one. A *cookie* is a number that stands for a grace period. A
-//! thread of [`qsbr`](crate::qsbr) has no sections: while it is *online*, it must report now and then that it holds no
-//! references.
+//! *grace period* ends when every section that was open at its start has ended. A *domain* is a set of readers with
+//! the grace periods that wait for them; most programs need one. A *cookie* is a number that stands for a grace
+//! period. A thread of [`qsbr`](crate::qsbr) has no sections: while it is *online*, it must report now and then that
+//! it holds no references.
 //!
 //! # By the data that threads share
 //!
@@ -55,10 +55,16 @@
 //! readers begin and in which domain an [`Rcu`](crate::rcu::Rcu) is created. If in doubt, start with
 //! [`rcu`](crate::rcu).
 //!
+//! # In a language runtime or a plugin
+//!
+//! Code that does not own its process calls [`rcu::start_no_threads`](crate::rcu::start_no_threads) first, and
+//! [`Domain::poll`](crate::Domain::poll) at its safepoints: that runs what has been deferred, a bounded amount at a
+//! time.
+//!
 //! # Sections or hazard pointers
 //!
-//! A section keeps all that is retired from its beginning on. A [hazard pointer](crate::hazard) keeps one value. Both are
-//! there for the same structures, in the domains of [`hazard`](crate::hazard).
+//! A section keeps all that is retired from its beginning on. A [hazard pointer](crate::hazard) keeps one value. Both
+//! are there for the same structures, in the domains of [`hazard`](crate::hazard).
 //!
 //! | take | if |
 //! |---|---|
@@ -68,8 +74,8 @@
 //! | [`srcu`](crate::srcu) | a reader keeps many values for long, and few are retired |
 //! | [`arc`](crate::arc) | the values are counted, and readers keep them |
 //!
-//! With hazard pointers, an algorithm must know when a node has been removed: a pointer in a removed node may lead to one that
-//! was freed. Lists, tables and skip lists after Michael (2002), in which each step checks that the node before is still
+//! With hazard pointers, an algorithm must know when a node has been removed: a pointer in a removed node may lead to
+//! one that was freed. Lists and tables after Michael (2002), in which each step checks that the node before is still
 //! linked, need nothing else; those after Harris (2001), whose readers walk through removed nodes, need sections.
 //!
 //! # Disposing of the old value
@@ -140,19 +146,19 @@
 //!   [`update`](crate::rcu::Rcu::update) lose no change; a `load` followed by a `replace` may.
 //! - Memory that waits to be freed is bounded, by blocking the threads that retire more: see
 //!   [`Limits`](crate::rcu::Limits).
-//! - If a callback, the destructor of a retired value, a waker or a stall hook forks, the child must `exec` or `_exit`.
-//!   A process that is started there blocks all signals, also `SIGTERM`: see [`call`](crate::rcu::call).
-//! - `Counter`, `Histogram`, `lock::Mutex`, `lock::RwLock`, `srcu::Domain` and [`RcuOption`](crate::rcu::RcuOption) can
-//!   be statics. [`Rcu`](crate::rcu::Rcu) and [`Pool`](crate::percpu::Pool) allocate when they are created, so a static
-//!   needs a `LazyLock`.
+//! - If a callback, the destructor of a retired value, a waker or a stall hook forks, the child must `exec` or
+//!   `_exit`. A process that is started there blocks all signals, also `SIGTERM`: see [`call`](crate::rcu::call).
+//! - `Counter`, `Histogram`, `lock::Mutex`, `lock::RwLock`, `srcu::Domain` and [`RcuOption`](crate::rcu::RcuOption)
+//!   can be statics. [`Rcu`](crate::rcu::Rcu) and [`Pool`](crate::percpu::Pool) allocate when they are created, so a
+//!   static needs a `LazyLock`.
 //!
 //! # Observing a program
 //!
-//! [`fence::report`](crate::fence::report) and [`percpu::report`](crate::percpu::report) say what the machine supports
-//! and what was chosen: log them at startup, or run `cargo run --release -- probe` in the repository.
-//! [`rcu::stats`](crate::rcu::stats) has counters, which the features `tracing` and `metrics` [export](crate#features).
-//! A grace period that has waited for ten seconds [reports](crate::rcu#stalls) the threads that it waits for. What to
-//! alert on, and what to do when memory grows or a writer hangs, is in `docs/operations.md` in the repository.
+//! [`fence::report`](crate::fence::report) and [`percpu::report`](crate::percpu::report) say what the machine
+//! supports and what was chosen: log them at startup, or run `cargo run --release -- probe` in the repository.
+//! [`rcu::stats`](crate::rcu::stats) has counters, which the feature `metrics` [exports](crate#features). A grace
+//! period that has waited for ten seconds [reports](crate::rcu#stalls) the threads that it waits for. What to alert
+//! on, and what to do when memory grows or a writer hangs, is in `docs/operations.md` in the repository.
 
 pub mod async_code;
 pub mod porting;

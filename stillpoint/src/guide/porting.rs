@@ -60,18 +60,18 @@
 //!   more when the writer continues, use `pointer.replace(new).wait()`.
 //! - `modify` and `update` copy the value. If it is large, put parts of it into `Arc`s or into `Rcu`s of their own.
 //! - The value must be `Send`, `Sync` and `'static`: it may outlive the `Rcu`, and another thread may drop it.
-//! - Writers do not exclude each other: `modify` and `update` call their closure again if another writer was faster. If
-//!   that is too expensive or has side effects, hold a `Mutex<()>` while writing.
+//! - Writers do not exclude each other: `modify` and `update` call their closure again if another writer was faster.
+//!   If that is too expensive or has side effects, hold a `Mutex<()>` while writing.
 //! - There is no poisoning. A panic in `modify` leaves the value unchanged.
 //! - A guard is not `Send`, like that of `RwLock`. For tokio's `RwLock`, use [`srcu`](crate::srcu), whose
 //!   [`enter_owned`](crate::srcu::Domain::enter_owned) stands for `read_owned`.
 //!
 //! # From arc-swap
 //!
-//! A program that should stay as it is, or that uses arc-swap through other crates, can use the package `compat/arc-swap` of
-//! the repository, which has the API of arc-swap, by a line of `[patch.crates-io]`. [`ArcCell`](crate::arc::ArcCell) is the
-//! same for new code: for readers that keep what they load, in structures or across `.await`. Where reads end soon,
-//! an [`Rcu`](crate::rcu::Rcu) is cheaper, and needs no `Arc`.
+//! A program that should stay as it is, or that uses arc-swap through other crates, can use the package
+//! `dropins/arc-swap` of the repository, which has the API of arc-swap, by a line of `[patch.crates-io]`.
+//! [`ArcCell`](crate::arc::ArcCell) is the same for new code: for readers that keep what they load, in structures or
+//! across `.await`. Where reads end soon, an [`Rcu`](crate::rcu::Rcu) is cheaper, and needs no `Arc`.
 //!
 //! | arc-swap | for readers that keep values |
 //! |---|---|
@@ -129,10 +129,10 @@
 //! # From crossbeam-epoch
 //!
 //! A program that should stay as it is, or that uses crossbeam-epoch through other crates, can use the package
-//! `compat/crossbeam-epoch` of the repository, which has the API of crossbeam-epoch, by a line of `[patch.crates-io]`.
-//! There, deferred functions run where they do with crossbeam-epoch, and flushing twice runs what is deferred. Unlike
-//! there, `pin()` may block: if much garbage waits behind a thread that stays pinned, for a second, and then for a
-//! millisecond now and then. `STILLPOINT_EPOCH_LIMIT=off` turns that off.
+//! `dropins/crossbeam-epoch` of the repository, which has the API of crossbeam-epoch, by a line of
+//! `[patch.crates-io]`. There, deferred functions run where they do with crossbeam-epoch, and flushing twice runs
+//! what is deferred. Unlike there, `pin()` may block: if much garbage waits behind a thread that stays pinned, for a
+//! second, and then for a millisecond now and then. `STILLPOINT_EPOCH_LIMIT=off` turns that off.
 //!
 //! | crossbeam-epoch | here |
 //! |---|---|
@@ -141,7 +141,7 @@
 //! | `Atomic<T>` that may be null | [`RcuOption<T>`](crate::rcu::RcuOption) |
 //! | `swap`, then `unsafe { guard.defer_destroy(old) }` | [`replace`](crate::rcu::Rcu::replace) |
 //! | `compare_exchange`; a loop of it | [`compare_exchange`](crate::rcu::Rcu::compare_exchange); [`modify`](crate::rcu::Rcu::modify), [`update`](crate::rcu::Rcu::update) |
-//! | `Atomic<T>` that links nodes, `Owned`, `Shared`, `Pointable` | [`Atomic`](crate::rcu::Atomic), [`Owned`](crate::rcu::Owned), [`Shared`](crate::rcu::Shared), [`Pointable`](crate::rcu::Pointable): see below |
+//! | `Atomic<T>` that links nodes, `Owned`, `Shared` | [`Atomic`](crate::rcu::Atomic), [`Owned`](crate::rcu::Owned), [`Shared`](crate::rcu::Shared): see below. Nodes have a size: a slice lies in a box |
 //! | `guard.defer(f)` | [`call(f)`](crate::rcu::call) |
 //! | `unsafe { guard.defer_unchecked(f) }` | [`retire_shared`](crate::rcu::retire_shared), or [`retire_raw_with`](crate::Domain::retire_raw_with) and a function |
 //! | `guard.repin()` | [`Guard::repin`](crate::rcu::Guard::repin) |
@@ -215,10 +215,10 @@
 //! | `percpu_ref_get()`, `percpu_ref_tryget_live()`, `percpu_ref_put()`, `percpu_ref_kill()` | [`percpu::RefCount`](crate::percpu::RefCount): `get()`, `try_get()`, `put()`, `kill()` |
 //! | stall warnings, rcutorture | [stall reports](crate::rcu#stalls), `cargo run --release --package stillpoint-torture -- rcu` in the repository |
 //!
-//! As in preemptible RCU, read-side critical sections belong to threads, may nest, and may be preempted. A grace period
-//! is one `membarrier(2)` call and one scan of the registered threads. If readers hold it up, the thread that runs it
-//! makes a second call, then sleeps until the last of these readers wakes it. Concurrent callers share grace periods: one
-//! of them runs it for all.
+//! As in preemptible RCU, read-side critical sections belong to threads, may nest, and may be preempted. A grace
+//! period is one `membarrier(2)` call and one scan of the registered threads. If readers hold it up, the thread that
+//! runs it makes a second call, then sleeps until the last of these readers wakes it. Concurrent callers share grace
+//! periods: one of them runs it for all.
 //!
 //! # From liburcu
 //!
@@ -268,8 +268,8 @@
 //! ```
 //!
 //! Differences: a grace period that no reader holds up takes one fence and one scan of the threads; threads sleep
-//! instead of polling; threads that defer faster than callbacks run are throttled. The compiler checks the domain of a
-//! guard and the lifetime of a reference.
+//! instead of polling; threads that defer faster than callbacks run are throttled. The compiler checks the domain of
+//! a guard and the lifetime of a reference.
 //!
 //! # From `Mutex`
 //!
@@ -298,8 +298,8 @@
 //!
 //! In a signal handler only `try_lock` is allowed, and the release of a lock that it took.
 //!
-//! `lock::Mutex` is worthwhile if more threads than CPUs use the lock: `cargo run --profile bench --features bench -- bench lock`, in the
-//! repository, measures that on your machine.
+//! `lock::Mutex` is worthwhile if more threads than CPUs use the lock: `cargo run --profile bench --features bench --
+//! bench lock`, in the repository, measures that on your machine.
 //!
 //! # From atomic counters
 //!
@@ -312,4 +312,5 @@
 //! | `swap(0, Relaxed)` | none: keep the last sum, and subtract |
 //! | `fetch_max`, `compare_exchange` | none |
 //!
-//! Keep an atomic for a counter that one thread changes, or that changes rarely: a `Counter` takes 128 bytes per CPU.
+//! Keep an atomic for a counter that one thread changes, or that changes rarely: a `Counter` takes eight bytes per
+//! CPU and 24 more.

@@ -1,10 +1,11 @@
 //! Hazard pointers: a reader protects single values, for as long as it likes; all others are freed.
 //!
-//! A [`HazardPointer`] protects the value that it has loaded until it is reset, or protects another. What was retired is
-//! freed as soon as no hazard pointer protects it. So a reader that stalls keeps a few values, where a read-side critical
-//! section of [`rcu`](crate::rcu) keeps all that are retired from then on.
+//! A [`HazardPointer`] protects the value that it has loaded until it is reset, or protects another. What was retired
+//! is freed as soon as no hazard pointer protects it. So a reader that stalls keeps a few values, where a read-side
+//! critical section of [`rcu`](crate::rcu) keeps all that are retired from then on.
 //!
 //! ```
+//! use stillpoint::Domain as _;
 //! use stillpoint::hazard::{self, HazardPointer};
 //! use stillpoint::rcu::{Atomic, DeferOptions, Owned, Shared};
 //!
@@ -24,7 +25,7 @@
 //! let old = own.protect(&current);
 //! if let Ok(old) = current.try_store(old, Owned::new(Node { value: 2 })) {
 //!     // SAFETY: the node is no longer reachable, and not retired otherwise.
-//!     unsafe { hazard::retire_shared(old, DeferOptions::new()) };
+//!     unsafe { hazard::Global.retire_shared(old, DeferOptions::new()) };
 //! }
 //!
 //! // The reader's node is still there.
@@ -45,56 +46,57 @@
 //! | a traversal | follows any pointers | must see that the node that it comes from has not been removed, or begin again |
 //! | a value that was retired | can be taken back ([`Retired::wait`](crate::rcu::Retired::wait)) | can only be freed |
 //!
-//! Both work on the same structures: the domains of this module have sections too ([`enter`], or
-//! [`Global`]`::enter()`), and what is retired in them waits for both. Short operations take a section, and long ones hazard
-//! pointers (example `long_traversals`). The [guide](crate::guide#sections-or-hazard-pointers) says more.
+//! Both work on the same structures: the domains of this module have sections too ([`Global`]`::enter()`), and what
+//! is retired in them waits for both. Short operations take a section, and long ones hazard pointers (example
+//! `long_traversals`). The [guide](crate::guide#sections-or-hazard-pointers) says more.
 //!
 //! # Domains
 //!
-//! [`Global`], and the types made by [`domain!`](crate::hazard_domain), which have limits, statistics and sections of their
-//! own. A hazard pointer serves all of them. Their pointers are those of [`rcu`](crate::rcu): an
-//! [`Atomic<T, D>`](crate::rcu::Atomic), an [`Rcu<T, D>`](crate::rcu::Rcu) or an
-//! [`RcuOption<T, D>`](crate::rcu::RcuOption). The operations of [`Domain`](crate::Domain) mean this here:
+//! [`Global`], and the types made by [`domain!`](crate::hazard_domain), which have limits, statistics and sections of
+//! their own. A hazard pointer serves all of them. Their pointers are those of [`rcu`](crate::rcu): an [`Atomic<T,
+//! D>`](crate::rcu::Atomic), an [`Rcu<T, D>`](crate::rcu::Rcu) or an [`RcuOption<T, D>`](crate::rcu::RcuOption). The
+//! operations of [`Domain`](crate::Domain) mean this here:
 //!
-//! - `retire`, `retire_shared`, `retire_raw_with` and the like, and dropping a [`Retired`](crate::rcu::Retired): the value
-//!   is freed when a grace period has ended, and no hazard pointer protects it. The options, the limits, the worker and the
-//!   statistics are those of [`rcu`](crate::rcu). [`Stats::protected`](crate::rcu::Stats::protected) is the number of values
-//!   that only hazard pointers keep; they do not count towards the limits.
-//! - `call`, `synchronize`, [`GracePeriod`](crate::rcu::GracePeriod): wait for sections only, and for no hazard pointer.
-//! - [`barrier`]: blocks until all that was retired before has been freed, but for what a hazard pointer protected at some
-//!   time during the call. It waits for no hazard pointer.
+//! - `retire`, `retire_shared`, `retire_raw_with` and the like, and dropping a [`Retired`](crate::rcu::Retired): the
+//!   value is freed when a grace period has ended, and no hazard pointer protects it. The options, the limits, the
+//!   worker and the statistics are those of [`rcu`](crate::rcu). [`Stats::protected`](crate::rcu::Stats::protected)
+//!   is the number of values that only hazard pointers keep; they do not count towards the limits.
+//! - `call`, `synchronize`, [`GracePeriod`](crate::rcu::GracePeriod): wait for sections only, and for no hazard
+//!   pointer.
+//! - `barrier`: blocks until all that was retired before has been freed, but for what a hazard pointer protected at
+//!   some time during the call. It waits for no hazard pointer.
 //!
 //! # How it works
 //!
-//! A hazard pointer has a *slot*, a word that other threads look at. To protect is to load a pointer, store its address in
-//! the slot, and load it again to see that the value is still published. Between the store and the second load, most other
-//! implementations execute a fence; here it is [`fence::light`](crate::fence::light). Threads that free what was retired
-//! execute the heavy one, once for thousands of values, look at all slots, and leave the values that they find there for
-//! later.
+//! A hazard pointer has a *slot*, a word that other threads look at. To protect is to load a pointer, store its
+//! address in the slot, and load it again to see that the value is still published. Between the store and the second
+//! load, most other implementations execute a fence; here it is [`fence::light`](crate::fence::light). Threads that
+//! free what was retired execute the heavy one, once for thousands of values, look at all slots, and leave the values
+//! that they find there for later.
 //!
 //! # Threads, signals, fork
 //!
-//! A thread gets its slots at its first hazard pointer, and gives them back when it exits. A hazard pointer may be sent to
-//! another thread, held across `.await`, and outlive its thread. A thread has seven slots of its own. More come from a store
-//! that all threads share, which grows to about what they have held at once. Protecting never allocates, and no
-//! function of a [`HazardPointer`] blocks.
+//! A thread gets its slots at its first hazard pointer, and gives them back when it exits. A hazard pointer may be
+//! sent to another thread, held across `.await`, and outlive its thread. A thread has seven slots of its own. More
+//! come from a store that all threads share, which grows to about what they have held at once. Protecting never
+//! allocates, and no function of a [`HazardPointer`] blocks.
 //!
-//! A signal handler may protect and reset by hazard pointers that were made for it. It may make one itself, if its thread has
-//! made one before and the handler drops it before it returns.
+//! A signal handler may protect and reset by hazard pointers that were made for it. It may make one itself, if its
+//! thread has made one before and the handler drops it before it returns.
 //!
-//! In the child of a `fork`, the forking thread keeps its hazard pointers, and those of other threads that it can reach stay
-//! valid. What was retired before is not freed there.
+//! In the child of a `fork`, the forking thread keeps its hazard pointers, and those of other threads that it can
+//! reach stay valid. What was retired before is not freed there.
 //!
 //! # Trade-offs
 //!
 //! - Each step of a traversal costs what a whole section costs. A section costs nothing for each step.
-//! - Freeing looks at the slots of all threads that have used hazard pointers and not exited, and at those that are in use
-//!   beyond. A thread that retires much does that for two times as many values as there are slots, or more.
+//! - Freeing looks at the slots of all threads that have used hazard pointers and not exited, and at those that are
+//!   in use beyond. A thread that retires much does that for two times as many values as there are slots, or more.
 //! - Without `membarrier`, protecting executes a full fence.
-//! - Each thread takes 256 bytes for its slots. Hazard pointers beyond seven in a thread take as much for each seven of the
-//!   most that the process has held at once, and about an eighth more. These are slower to make.
-//! - A value that was protected when its turn came is freed when other values are, or within about a second after it was
-//!   reset.
+//! - Each thread takes 256 bytes for its slots. Hazard pointers beyond seven in a thread take as much for each seven
+//!   of the most that the process has held at once, and about an eighth more. These are slower to make.
+//! - A value that was protected when its turn came is freed when other values are, or within about a second after it
+//!   was reset.
 //!
 //! # Sources
 //!
@@ -105,35 +107,17 @@
 #[doc(hidden)]
 pub mod foreign;
 mod pointer;
-mod source;
-
-use crate::Domain as _;
-use crate::pointer::pointable::Pointable;
-use crate::pointer::shared::Shared;
-use crate::rcu::{Guard, Stats};
-use crate::reclaim::options::DeferOptions;
 
 pub use crate::hazard_domain as domain;
 pub use pointer::{HazardPointer, Protected};
 
-/// A domain with hazard pointers: [`Global`], or a type made by [`domain!`](crate::hazard_domain).
-///
-/// # Safety
-///
-/// Other code must not implement it: what is retired in the domain is freed only if no hazard pointer protects it.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a domain with hazard pointers",
-    note = "it is `hazard::Global`, or a type made by `hazard::domain!`"
-)]
-pub unsafe trait HazardDomain: crate::Domain {}
-
 crate::static_domain! { hazard
-    /// The domain of the functions of [`crate::hazard`].
+    /// A domain for a program that needs no other.
     pub struct Global = "stillpoint::hazard::Global";
 }
 
-/// Defines a domain with [hazard pointers](crate::hazard): a type without data, with limits, statistics and sections of its
-/// own.
+/// Defines a domain with [hazard pointers](crate::hazard): a type without data, with limits, statistics and sections
+/// of its own.
 ///
 /// ```
 /// use stillpoint::Domain as _;
@@ -159,71 +143,4 @@ macro_rules! hazard_domain {
     ($(#[$attr:meta])* $vis:vis struct $name:ident;) => {
         $crate::static_domain! { hazard $(#[$attr])* $vis struct $name; }
     };
-}
-
-/// Begins a read-side critical section of [`Global`]: for short reads of structures whose long ones use hazard pointers.
-///
-/// ```
-/// use stillpoint::hazard;
-/// use stillpoint::rcu::Rcu;
-///
-/// let limit = Rcu::new_in(10, hazard::Global);
-/// assert_eq!(*limit.load(&hazard::enter()), 10);
-/// ```
-#[inline(always)]
-#[track_caller]
-pub fn enter() -> Guard<Global> {
-    Global::enter()
-}
-
-/// Frees `value` when no hazard pointer protects it: [`Domain::retire`](crate::Domain::retire) of [`Global`].
-///
-/// ```
-/// stillpoint::hazard::retire(Box::new([0; 64]));
-/// stillpoint::hazard::barrier();
-/// ```
-#[inline]
-#[track_caller]
-pub fn retire<T: Send + 'static>(value: Box<T>) {
-    Global.retire(value);
-}
-
-/// Drops the node of an [`Atomic`](crate::rcu::Atomic) when no hazard pointer protects it.
-///
-/// May run destructors of values that the thread has retired before, if the options allow it, and blocks above the
-/// [limits](crate::Domain::set_limits), as [`rcu::retire_shared`](crate::rcu::retire_shared).
-///
-/// # Safety
-///
-/// The node is no longer reachable: no pointer that is, or may be, followed leads to it. From now on, only hazard pointers
-/// that protect it already, and sections of [`Global`] that are open now, use the node, and it is not freed otherwise. No
-/// thread has a mutable reference to its value during this call.
-#[inline]
-#[track_caller]
-pub unsafe fn retire_shared<T: ?Sized + Pointable + Send + 'static>(
-    node: Shared<'_, T>,
-    options: DeferOptions,
-) {
-    // SAFETY: the caller's contract.
-    unsafe { Global.retire_shared(node, options) };
-}
-
-/// Blocks until all that was retired before has been freed, but for what a hazard pointer protected during the call.
-///
-/// # Panics
-///
-/// Inside a section of the domain, in a destructor that the domain runs, and in a stall hook.
-#[track_caller]
-pub fn barrier() {
-    Global.barrier();
-}
-
-/// Frees what the calling thread has retired, or hands it over, without blocking: see [`rcu::flush`](crate::rcu::flush).
-pub fn flush() -> bool {
-    Global.flush()
-}
-
-/// Returns the counters of [`Global`] since its first use.
-pub fn stats() -> Stats {
-    Global.stats()
 }

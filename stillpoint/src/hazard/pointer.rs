@@ -1,20 +1,20 @@
-//! Hazard pointers.
+//! Hazard pointers, and what they can protect.
 
 use core::fmt;
 
-use super::HazardDomain;
-use super::source::Source;
-use crate::pointer::pointable::Pointable;
+use crate::Domain;
 use crate::pointer::shared::{Pointer as _, Shared};
 use crate::rcu::Atomic;
+#[cfg(not(loom))]
+use crate::rcu::{Rcu, RcuOption};
 use crate::slots::pointers;
 use crate::slots::slot::Slot;
 
 /// A hazard pointer: it protects one value at a time from being freed, or none.
 ///
-/// Make one before a loop, and protect one value after another. A reference that it has lent borrows it, so it is used again
-/// when the reference is gone. To hold two values, take two of them. A traversal of linked nodes returns where it has
-/// stopped: it keeps nodes by [`Protected`].
+/// Make one before a loop, and protect one value after another. A reference that it has lent borrows it, so it is
+/// used again when the reference is gone. To hold two values, take two of them. A traversal of linked nodes returns
+/// where it has stopped: it keeps nodes by [`Protected`].
 ///
 /// ```
 /// use stillpoint::hazard::{Global, HazardPointer};
@@ -75,7 +75,8 @@ pub struct HazardPointer {
 impl HazardPointer {
     /// Makes a hazard pointer, which protects nothing.
     ///
-    /// Takes a few nanoseconds, and never blocks. May allocate at the thread's first, and if it holds more than seven.
+    /// Takes a few nanoseconds, and never blocks. May allocate at the thread's first, and if it holds more than
+    /// seven.
     ///
     /// # Panics
     ///
@@ -106,19 +107,19 @@ impl HazardPointer {
         [(); N].map(|()| Self::new())
     }
 
-    /// Loads a pointer, and protects its value until the result is gone: of an [`Atomic`], an [`Rcu`](crate::rcu::Rcu) or an
-    /// [`RcuOption`](crate::rcu::RcuOption).
+    /// Loads a pointer, and protects its value until the result is gone: of an [`Atomic`], an
+    /// [`Rcu`](crate::rcu::Rcu) or an [`RcuOption`](crate::rcu::RcuOption).
     ///
-    /// The value was published at a moment when it was protected already. Takes a store and two loads, and never blocks. It
-    /// repeats that only when the pointer changes in the meantime.
+    /// The value was published at a moment when it was protected already. Takes a store and two loads, and never
+    /// blocks. It repeats that only when the pointer changes in the meantime.
     #[inline(always)]
     pub fn protect<'h, S: Source<'h>>(&'h mut self, source: S) -> S::Output {
         // SAFETY: the slot is this value's, which is borrowed for `'h`.
         unsafe { source.protect(self.slot) }
     }
 
-    /// Protects the node of `expected`, if `source` still is that pointer, tag included. Returns `None` if not; then this
-    /// protects nothing.
+    /// Protects the node of `expected`, if `source` still is that pointer, tag included. Returns `None` if not; then
+    /// this protects nothing.
     ///
     /// For a pointer that was loaded before, and for code that does something else when the pointer changes.
     ///
@@ -136,7 +137,7 @@ impl HazardPointer {
     /// # drop(unsafe { first.take() });
     /// ```
     #[inline]
-    pub fn try_protect<'h, T: ?Sized + Pointable, D: HazardDomain>(
+    pub fn try_protect<'h, T, D: Domain<Hazards = HazardPointer>>(
         &'h mut self,
         source: &Atomic<T, D>,
         expected: Shared<'_, T>,
@@ -155,16 +156,16 @@ impl HazardPointer {
     ///
     /// # Safety
     ///
-    /// `node` was loaded from an [`Atomic`] of a domain with hazard pointers, in a section *of that domain*, which is open. Or
-    /// no thread retires the node before this returns.
+    /// `node` was loaded from an [`Atomic`] of a domain with hazard pointers, in a section *of that domain*, which is
+    /// open. Or no thread retires the node before this returns.
     ///
     /// ```
-    /// use stillpoint::hazard::{self, Global, HazardPointer};
+    /// use stillpoint::hazard::{Global, HazardPointer};
     /// use stillpoint::rcu::{Atomic, Owned};
     ///
     /// let first: Atomic<u64, Global> = Atomic::new(Owned::new(7));
     /// let mut pointer = HazardPointer::new();
-    /// let section = hazard::enter();
+    /// let section = Global::enter();
     /// // SAFETY: loaded in this section.
     /// let node = unsafe { pointer.keep(first.load(&section)) };
     /// drop(section);
@@ -174,9 +175,9 @@ impl HazardPointer {
     /// # drop(unsafe { first.take() });
     /// ```
     #[inline(always)]
-    pub unsafe fn keep<'h, T: ?Sized + Pointable>(&'h mut self, node: Shared<'_, T>) -> Shared<'h, T> {
+    pub unsafe fn keep<'h, T>(&'h mut self, node: Shared<'_, T>) -> Shared<'h, T> {
         match node.node() {
-            Some(address) => self.slot.set(address.as_ptr()),
+            Some(address) => self.slot.set(address.as_ptr().cast()),
             None => self.slot.clear(),
         }
         Shared::from_word(node.into_word())
@@ -232,13 +233,13 @@ impl HazardPointer {
 /// node.protect(&second);
 /// assert_eq!(one.as_ref(), Some(&1));
 /// ```
-pub struct Protected<T: ?Sized + Pointable> {
+pub struct Protected<T> {
     pointer: HazardPointer,
     /// What `pointer` protects, with the tag.
     node: Shared<'static, T>,
 }
 
-impl<T: ?Sized + Pointable> Protected<T> {
+impl<T> Protected<T> {
     /// Makes a hazard pointer: see [`HazardPointer::new`].
     ///
     /// # Panics
@@ -251,7 +252,7 @@ impl<T: ?Sized + Pointable> Protected<T> {
 
     /// Loads a pointer, and protects its node from now on, instead of the one before: see [`HazardPointer::protect`].
     #[inline(always)]
-    pub fn protect<D: HazardDomain>(&mut self, source: &Atomic<T, D>) -> Shared<'_, T> {
+    pub fn protect<D: Domain<Hazards = HazardPointer>>(&mut self, source: &Atomic<T, D>) -> Shared<'_, T> {
         self.node = Shared::from_word(self.pointer.protect(source).into_word());
         self.get()
     }
@@ -264,14 +265,14 @@ impl<T: ?Sized + Pointable> Protected<T> {
     }
 }
 
-impl<T: ?Sized + Pointable> Default for Protected<T> {
+impl<T> Default for Protected<T> {
     #[track_caller]
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: ?Sized + Pointable> fmt::Debug for Protected<T> {
+impl<T> fmt::Debug for Protected<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Protected").field(&self.node).finish()
     }
@@ -288,11 +289,65 @@ impl Drop for HazardPointer {
     #[inline]
     fn drop(&mut self) {
         self.slot.give_back();
+        #[cfg(loom)]
+        if pointers::give_back(self.slot) {
+            crate::rcu::reclaim();
+        }
     }
 }
 
 impl fmt::Debug for HazardPointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HazardPointer").field("protects", &self.slot.address()).finish()
+    }
+}
+
+/// A reference to a pointer that a [`HazardPointer`] can protect.
+///
+/// An [`Atomic`] lends its node for as long as it is protected. An [`Rcu`] or [`RcuOption`] owns its value, so it is
+/// borrowed for that time as well.
+pub trait Source<'h> {
+    /// What is lent for `'h`, while the slot protects it.
+    type Output;
+
+    /// Loads the pointer, and protects its value by the slot.
+    ///
+    /// # Safety
+    ///
+    /// The slot is in a record that collections look at, belongs to the caller, and is not changed during `'h`.
+    unsafe fn protect(self, slot: &'static Slot) -> Self::Output;
+}
+
+impl<'h, T, D: Domain<Hazards = HazardPointer>> Source<'h> for &Atomic<T, D> {
+    type Output = Shared<'h, T>;
+
+    #[inline(always)]
+    unsafe fn protect(self, slot: &'static Slot) -> Shared<'h, T> {
+        Shared::from_word(slot.protect(Shared::<T>::TAG, || self.published().load()))
+    }
+}
+
+#[cfg(not(loom))]
+impl<'h, T: ?Sized + Send + Sync + 'static, D: Domain<Hazards = HazardPointer>> Source<'h>
+    for &'h RcuOption<T, D>
+{
+    type Output = Option<&'h T>;
+
+    #[inline(always)]
+    unsafe fn protect(self, slot: &'static Slot) -> Option<&'h T> {
+        let word = slot.protect(0, || self.published().load());
+        // SAFETY: the slot protects it; `self` is borrowed.
+        unsafe { self.protected(word) }
+    }
+}
+
+#[cfg(not(loom))]
+impl<'h, T: ?Sized + Send + Sync + 'static, D: Domain<Hazards = HazardPointer>> Source<'h> for &'h Rcu<T, D> {
+    type Output = &'h T;
+
+    #[inline(always)]
+    unsafe fn protect(self, slot: &'static Slot) -> &'h T {
+        // SAFETY: the caller's contract; never empty.
+        unsafe { self.as_option().protect(slot).unwrap_unchecked() }
     }
 }

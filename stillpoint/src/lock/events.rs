@@ -40,7 +40,8 @@ pub fn handover(lock: usize) {
 pub enum Event {
     /// A head parks.
     HeadParks,
-    /// A heavy fence of a writer that found the gate of a reader-writer lock open, or is about to sleep for its readers.
+    /// A heavy fence of a writer that found the gate of a reader-writer lock open, or is about to sleep for its
+    /// readers.
     WriterFence,
     /// A reader wakes a writer.
     WriterWakeup,

@@ -1,8 +1,9 @@
 //! The nodes of all wait queues: a static table, from which threads allocate.
 //!
 //! A lock names nodes by number, because a pointer does not fit into its word. The table is zeroed memory that the
-//! system provides page by page and that is never freed: a thread that has read a number in a word may access that node
-//! at any later time. Free nodes form a [stack](FreeStack), linked by `next`. Nodes that were never used follow it.
+//! system provides page by page and that is never freed: a thread that has read a number in a word may access that
+//! node at any later time. Free nodes form a [stack](FreeStack), linked by `next`. Nodes that were never used follow
+//! it.
 //!
 //! # States of a node
 //!
@@ -73,16 +74,13 @@ pub struct NodeTable {
     free_nodes: FreeStack,
     /// The lowest node that was never used, less 1.
     never_used: AtomicU32,
-    /// The work of the slow path of a release: the count of [unqueued](super::mutex::unqueued) waiters, and [`FORKED`].
-    pub slow_unlock_flags: AtomicU32,
-    /// Incremented to wake unqueued waiters.
-    pub unqueued: Futex32,
+    /// Not 0 if there are dead nodes.
+    pub has_dead: AtomicU32,
+    /// Threads that sleep [without a node](super::mutex::polling).
+    pub pollers: AtomicU32,
     /// Forks that have led to this process.
     forks: AtomicU32,
 }
-
-/// In [`NodeTable::slow_unlock_flags`]: there are dead nodes.
-pub const FORKED: u32 = 1 << 31;
 
 impl Node {
     const_unless_loom! {
@@ -130,8 +128,8 @@ impl NodeTable {
                 nodes,
                 free_nodes: FreeStack::new(),
                 never_used: AtomicU32::new(0),
-                slow_unlock_flags: AtomicU32::new(0),
-                unqueued: Futex32::new(0),
+                has_dead: AtomicU32::new(0),
+                pollers: AtomicU32::new(0),
                 forks: AtomicU32::new(0),
             }
         }
@@ -183,17 +181,16 @@ impl NodeTable {
         ((id as usize) < CAPACITY).then_some(id)
     }
 
-    /// Resets the table in the child of a fork. Its only thread has no node. Nodes that may be in a queue are dead, all
-    /// others are free.
+    /// Resets the table in the child of a fork. Its only thread has no node. Nodes that may be in a queue are dead,
+    /// all others are free.
     ///
-    /// A queue names no node that is `IDLE`: a node gets another state before it is enqueued, and becomes `IDLE` after
-    /// it was unlinked. The child has a prefix of each thread's writes, since `fork` stops writes to the pages that it
-    /// copies.
+    /// A queue names no node that is `IDLE`: a node gets another state before it is enqueued, and becomes `IDLE`
+    /// after it was unlinked. The child has a prefix of each thread's writes, since `fork` stops writes to the pages
+    /// that it copies.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         // Relaxed, all: the only thread.
         self.free_nodes.clear();
-        let mut flags = 0;
         let last = self.never_used.load(Relaxed).min(CAPACITY as u32 - 1);
         for id in 1..=last {
             let state = &self.node(id).state;
@@ -201,11 +198,10 @@ impl NodeTable {
                 self.free(id);
             } else {
                 state.store(DEAD, Relaxed);
-                step!("dead-nodes-not-flagged", flags = FORKED);
+                step!("dead-nodes-not-flagged", self.has_dead.store(1, Relaxed));
             }
         }
-        // Unqueued waiters are threads of the parent.
-        step!("child-keeps-unqueued-count", self.slow_unlock_flags.store(flags, Relaxed));
+        step!("child-keeps-pollers", self.pollers.store(0, Relaxed));
         step!("child-keeps-generation", self.forks.fetch_add(1, Relaxed));
     }
 }
@@ -231,7 +227,7 @@ pub fn exclude_other_tests() -> std::sync::MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// All free nodes, until dropped. Until then, a thread without a node waits unqueued.
+/// All free nodes, until dropped. Until then, a thread without a node polls.
 #[cfg(any(test, feature = "_lab"))]
 #[derive(Debug)]
 pub struct AllNodes(pub Vec<u32>);

@@ -1,24 +1,24 @@
 //! How long a thread spins for a notification before it sleeps.
 //!
-//! The wake-up of a thread that sleeps costs its notifier a system call, and the thread a switch or the time in which an
-//! idle CPU starts again. Two threads that hand over items one by one pay that for each item. So a thread first spins for
-//! about as long as a wake-up takes: at worst it pays twice (Karlin et al., "Empirical Studies of Competitive Spinning",
-//! SOSP 1991). That depends on how many threads want a CPU:
+//! The wake-up of a thread that sleeps costs its notifier a system call, and the thread a switch or the time in which
+//! an idle CPU starts again. Two threads that hand over items one by one pay that for each item. So a thread first
+//! spins for about as long as a wake-up takes: at worst it pays twice (Karlin et al., "Empirical Studies of
+//! Competitive Spinning", SOSP 1991). That depends on how many threads want a CPU:
 //!
-//! - Up to as many threads as there are CPUs have waited for condition variables: a thread that spins keeps none of them
-//!   from running, and the wake-up would be that of an idle CPU. It spins for [`ALONE_NS`].
+//! - Up to as many threads as there are CPUs have waited for condition variables: a thread that spins keeps none of
+//!   them from running, and the wake-up would be that of an idle CPU. It spins for [`ALONE_NS`].
 //! - More threads have: the wake-up is a switch, and the CPU is of use to others. It spins for [`SHARED_NS`].
 //!
-//! A thread that has spun without success does not spin in its next waits: in one, then in three, up to a bound. With one
-//! CPU, no thread spins.
+//! A thread that has spun without success does not spin in its next waits: in one, then in three, up to a bound. With
+//! one CPU, no thread spins.
 //!
 //! # CPUs that others use
 //!
-//! Two threads that spin for each other are both runnable all the time. If another program has one of their CPUs, one of them
-//! loses its CPU again and again, and the other one spins in vain. If they sleep instead, the scheduler has both on the free
-//! CPU, where they fill and drain a queue in turns: several times faster. So a thread that wakes one that sleeps looks how
-//! often it has lost its CPU, while runnable, since it last did so. If that was [`OFTEN`] within [`WINDOW`], threads do not
-//! spin for the time [`PAUSE`].
+//! Two threads that spin for each other are both runnable all the time. If another program has one of their CPUs, one
+//! of them loses its CPU again and again, and the other one spins in vain. If they sleep instead, the scheduler has
+//! both on the free CPU, where they fill and drain a queue in turns: several times faster. So a thread that wakes one
+//! that sleeps looks how often it has lost its CPU, while runnable, since it last did so. If that was [`OFTEN`]
+//! within [`WINDOW`], threads do not spin for the time [`PAUSE`].
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -27,15 +27,16 @@ use crate::sync::{now, process_cpus};
 #[cfg(not(loom))]
 use crate::sys::thread;
 
-/// Nanoseconds for which a thread spins if each thread may have a CPU, and in how many waits at most it then does not.
+/// Nanoseconds for which a thread spins if each thread may have a CPU, and in how many waits at most it then does
+/// not.
 const ALONE_NS: u32 = 12_000;
 const ALONE_PAUSE: u32 = 7;
 /// The same if there are more threads.
 const SHARED_NS: u32 = 2_000;
 const SHARED_PAUSE: u32 = 63;
 
-/// How many times a thread has lost its CPU, and within how many nanoseconds, when the CPUs count as used by others; and for
-/// how long they do.
+/// How many times a thread has lost its CPU, and within how many nanoseconds, when the CPUs count as used by others;
+/// and for how long they do.
 const OFTEN: u64 = 8;
 const WINDOW: u64 = 10_000_000;
 const PAUSE: u64 = 50_000_000;
@@ -68,8 +69,8 @@ impl Patience {
         }
     }
 
-    /// The calling thread begins a wait. Calls `spin` with a time in nanoseconds if it is to spin; `spin` returns `true` if it
-    /// had success.
+    /// The calling thread begins a wait. Calls `spin` with a time in nanoseconds if it is to spin; `spin` returns
+    /// `true` if it had success.
     pub fn spin(&self, spin: impl FnOnce(u32) -> bool) {
         if !self.is_counted.replace(true) {
             // Relaxed, here and below: an estimate.

@@ -15,8 +15,8 @@ pub const BYPASS_APART: u64 = 16;
 /// Steals of a thread per check of the clock.
 pub const CLOCK_CHECK_EVERY: u32 = if cfg!(loom) { 1 } else { 16 };
 
-/// The mechanisms and constants of a lock. The defaults are those of [`DefaultPolicy`]; measurements and models change
-/// some.
+/// The mechanisms and constants of a lock. The defaults are those of [`DefaultPolicy`]; measurements and models
+/// change some.
 pub trait Policy: Send + Sync + 'static {
     /// Threads may take a free lock past the queue.
     const STEALING: bool = true;
@@ -37,11 +37,16 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds for which a lock stays reserved for a head before the head counts as stalled.
     const BYPASS_NS: u64 = 50_000_000;
 
+    /// Reads of a reader-writer lock in word mode, after a writer, until readers count themselves on their CPUs.
+    const WORD_READS: u32 = 1024;
+    /// Of the writers that could make a reader-writer lock return to word mode, one in so many does, at random. 0:
+    /// none.
+    const RETURNS: u32 = 32;
     /// One in so many reads of a reader-writer lock by the slow path is a sample, at random. 0: none is.
-    const SAMPLE: u64 = 16;
-    /// Samples, after a writer, until the fast path is open again, at most 1023. `None`: of about as many reads as cost as
-    /// much as a heavy fence, which is measured.
-    const OPEN_AFTER: Option<u64> = None;
+    const SAMPLE: u32 = 16;
+    /// Reads, after a writer, until the fast path is open again. `None`: about as many as cost as much as a heavy
+    /// fence, which is measured.
+    const OPEN_AFTER: Option<u32> = None;
 
     /// Counts an event, in the models.
     #[inline(always)]

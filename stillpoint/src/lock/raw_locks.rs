@@ -1,12 +1,13 @@
-//! [`RawMutex`] and [`RawRwLock`] as the raw locks of `lock_api`, in each version. What a caller acquires, version 0.4 calls
-//! nothing or `true`, and version 0.5 a token, which the caller gives back when it releases the lock.
+//! [`RawMutex`] and [`RawRwLock`] as the raw locks of `lock_api`, in each version. What a caller acquires, version
+//! 0.4 calls nothing or `true`, and version 0.5 a token, which the caller gives back when it releases the lock.
 
 use std::time::{Duration, Instant};
 
-use super::mutex::api::{RawMutex, after, at};
+use super::mutex::api::{RawMutex, at};
 use super::mutex::raw::Raw;
 use super::rwlock::api::RawRwLock;
 use super::rwlock::gate::{RawRw, Timeout};
+use crate::sync::after;
 
 /// Returns when a call with a timeout gives up.
 fn within(timeout: Duration) -> Timeout {
@@ -18,18 +19,18 @@ fn until(instant: Instant) -> Timeout {
     at(instant).map_or(Timeout::Never, Timeout::At)
 }
 
-/// `$held` is what the caller holds; `$tried` makes what it may hold of a `bool`, and `$upgraded` what it holds after an
-/// attempt. `$token` is what it held before. `$write` and `$upgrade` are the functions that may panic if the kernel denies a
-/// fence, and what is right then in this version.
+/// `$held` is what the caller holds; `$tried` makes what it may hold of a `bool`, and `$upgraded` what it holds after
+/// an attempt. `$token` is what it held before. `$write` and `$upgrade` are the functions that may panic if the
+/// kernel denies a fence, and what is right then in this version.
 macro_rules! raw_locks {
     (
         $api:ident, $held:expr => $Held:ty, $tried:expr => $Tried:ty, $upgraded:expr => $Upgraded:ty,
         [$($token:ident: $Token:ty)?], [$($mutex:tt)*], [$($rwlock:tt)*], [$($upgradable:tt)*],
         $write:path, $upgrade:path
     ) => {
-        // SAFETY: one thread at a time holds the lock, from an acquiring read-modify-write of the word to a releasing one.
-        // A lock that is held may be moved: its waiters borrow it, and no waiter rejoins a queue that the child of a fork
-        // has inherited.
+        // SAFETY: one thread at a time holds the lock, from an acquiring read-modify-write of the word to a releasing
+        // one. A lock that is held may be moved: its waiters borrow it, and no waiter rejoins a queue that the child
+        // of a fork has inherited.
         unsafe impl $api::RawMutex for RawMutex {
             const INIT: Self = Self(Raw::new());
             $($mutex)*
@@ -79,8 +80,8 @@ macro_rules! raw_locks {
             }
         }
 
-        // SAFETY: see the invariants of [`gate`](super::rwlock::gate). Writers exclude each other, and upgradable readers, by
-        // the queued lock.
+        // SAFETY: see the invariants of [`gate`](super::rwlock::gate). Writers exclude each other, and upgradable
+        // readers, by the queued lock.
         unsafe impl $api::RawRwLock for RawRwLock {
             const INIT: Self = Self(RawRw::new());
             $($rwlock)*
@@ -101,15 +102,18 @@ macro_rules! raw_locks {
                 self.0.unlock_shared();
             }
 
+            #[inline]
             fn lock_exclusive(&self) -> $Held {
                 $write(&self.0, Timeout::Never);
                 $held
             }
 
+            #[inline]
             fn try_lock_exclusive(&self) -> $Tried {
                 $tried(self.0.lock_exclusive(Timeout::Immediate))
             }
 
+            #[inline]
             unsafe fn unlock_exclusive(&self $(, _: $Token)?) {
                 // SAFETY: see above.
                 unsafe { self.0.unlock_exclusive() };
@@ -253,8 +257,8 @@ mod api_04 {
     use super::*;
     use crate::lock::policy::DefaultPolicy;
 
-    /// Ends the process if the fence of a write is denied: `lock_api` 0.4 locks again under a live guard (`unlocked`, `bump`),
-    /// which must not be dropped without the lock. Version 0.5 aborts by itself in these two.
+    /// Ends the process if the fence of a write is denied: `lock_api` 0.4 locks again under a live guard (`unlocked`,
+    /// `bump`), which must not be dropped without the lock. Version 0.5 aborts by itself in these two.
     struct AbortOnUnwind;
 
     impl Drop for AbortOnUnwind {
@@ -263,6 +267,7 @@ mod api_04 {
         }
     }
 
+    #[inline]
     fn write_or_abort(lock: &RawRw<DefaultPolicy>, timeout: Timeout) {
         let abort = AbortOnUnwind;
         lock.lock_exclusive(timeout);

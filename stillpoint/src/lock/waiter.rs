@@ -1,15 +1,12 @@
-//! A thread that waits for locks: its nodes, a count of steals, and for how long it has contended.
+//! A thread that waits for locks: its node, a count of steals, and for how long it has contended.
 //!
 //! A thread allocates a node at its first wait and frees it when it exits. [`Waiter::node_in_use`] is set while it
-//! uses a node. A signal handler that finds it set must not touch the node: it can take a free lock as an
-//! [unqueued](super::mutex::unqueued) waiter.
+//! uses a node. A signal handler that finds it set must not touch the node: it [polls](super::mutex::polling).
 //!
-//! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that lock
-//! again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it for any
-//! lock. Meanwhile the thread allocates another one for other locks, and keeps [`OWN_NODES`] at most. When it waits
-//! again, it frees those that are in no queue but one. If all are abandoned, it borrows a node for each wait. A borrowed
-//! node cannot be abandoned, so timed waits are unqueued
-//! then, and the nodes that a thread leaves behind are bounded.
+//! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that
+//! lock again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it
+//! for any lock. Meanwhile it borrows a node for each wait for another lock. A borrowed node cannot be abandoned, so
+//! timed waits poll then, and a thread leaves one node behind at most.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
@@ -20,31 +17,16 @@ use super::policy::{CLOCK_CHECK_EVERY, SLEEPER_NS};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{now, step};
 
-/// Nodes that a thread keeps at most.
-const OWN_NODES: usize = if cfg!(loom) { 1 } else { 2 };
-
-/// A place for a node that the thread keeps.
-#[derive(Debug)]
-struct Own {
-    /// The node, or 0.
-    id: Cell<u32>,
-    /// The address of the lock in whose queue it was abandoned, if it has not been used since; otherwise 0.
-    abandoned_at: Cell<usize>,
-}
-
-impl Own {
-    const fn new() -> Self {
-        Self { id: Cell::new(0), abandoned_at: Cell::new(0) }
-    }
-}
-
-/// See the [module](self). Only the thread and its signal handlers access it, so it uses `core`'s atomics in the models
-/// too.
+/// See the [module](self). Only the thread and its signal handlers access it, so it uses `core`'s atomics in the
+/// models too.
 #[derive(Debug)]
 pub struct Waiter {
     /// 1 while the thread uses a node or looks for one. A signal handler that finds 1 leaves the nodes alone.
     node_in_use: AtomicU32,
-    own: [Own; OWN_NODES],
+    /// The node that the thread keeps, or 0.
+    pub(super) own: Cell<u32>,
+    /// The address of the lock in whose queue it was abandoned, if it has not been used since; otherwise 0.
+    pub(super) abandoned_at: Cell<usize>,
     /// Locks taken past a queue.
     steals: Cell<u32>,
     /// The address of the lock for which the thread last contended, and when.
@@ -63,7 +45,7 @@ pub enum Place {
     /// In the queue, with this node, which is still in it.
     Rejoined(u32),
     /// Without a node.
-    Unqueued,
+    None,
 }
 
 #[cfg(loom)]
@@ -84,7 +66,8 @@ impl Waiter {
     const fn new() -> Self {
         Self {
             node_in_use: AtomicU32::new(0),
-            own: [const { Own::new() }; OWN_NODES],
+            own: Cell::new(0),
+            abandoned_at: Cell::new(0),
             steals: Cell::new(0),
             contended: Cell::new((0, 0)),
             contends_since: Cell::new(0),
@@ -102,80 +85,59 @@ impl Waiter {
     pub fn acquire(&self, lock: usize, is_timed: bool) -> Place {
         // Acquire and Release, here and below: between the thread and its signal handlers.
         if self.node_in_use.swap(1, Acquire) != 0 {
-            return Place::Unqueued;
+            return Place::None;
         }
         let place = self.find_place(lock, is_timed);
-        if place == Place::Unqueued {
+        if place == Place::None {
             self.node_in_use.store(0, Release);
         }
         place
     }
 
     fn find_place(&self, lock: usize, is_timed: bool) -> Place {
-        let (mut idle, mut unused) = (None, None);
-        for own in &self.own {
-            let id = own.id.get();
-            if id == 0 {
-                unused = Some(own);
-                continue;
-            }
+        let id = self.own.get();
+        if id != 0 {
             let state = &table().node(id).state;
             // Relaxed: only the owner has used the node.
-            if own.abandoned_at.get() == lock
+            if self.has_abandoned_at(lock)
                 && state.compare_exchange(ABANDONED, WAITING, Relaxed, Relaxed).is_ok()
             {
-                own.abandoned_at.set(0);
+                self.abandoned_at.set(0);
                 return Place::Rejoined(id);
             }
             // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`.
             if state.load(Acquire) == IDLE {
-                own.abandoned_at.set(0);
-                if idle.is_none() {
-                    idle = Some(own);
-                } else {
-                    // One is enough.
-                    own.id.set(0);
-                    table().free(id);
-                }
+                self.abandoned_at.set(0);
+                return Place::Tail(id);
             }
         }
-        if let Some(own) = idle {
-            return Place::Tail(own.id.get());
+        let keeps = id == 0 && exit::arm();
+        if is_timed && !keeps {
+            return Place::None;
         }
-        let kept = unused.filter(|_| exit::arm());
-        if is_timed && kept.is_none() {
-            return Place::Unqueued;
-        }
-        let Some(id) = table().alloc() else { return Place::Unqueued };
-        if let Some(own) = kept {
-            own.id.set(id);
+        let Some(id) = table().alloc() else { return Place::None };
+        if keeps {
+            self.own.set(id);
         }
         Place::Tail(id)
     }
 
-    /// Returns the nodes that the thread keeps, each with the address of the lock in whose queue it is abandoned.
-    #[cfg(all(test, not(any(loom, stillpoint_portable))))]
-    pub fn places(&self) -> Vec<(u32, usize)> {
-        let places = self.own.iter().map(|own| (own.id.get(), own.abandoned_at.get()));
-        places.filter(|place| *place != (0, 0)).collect()
-    }
-
     /// Returns `true` if the thread keeps this node, and so may abandon it.
     pub fn owns(&self, id: u32) -> bool {
-        self.own.iter().any(|own| own.id.get() == id)
+        self.own.get() == id
     }
 
     /// Records that the thread has abandoned a node that it keeps, in the queue of the lock at this address.
     pub fn abandons(&self, id: u32, lock: usize) {
         // In some models the node is no thread's.
-        if let Some(own) = self.own.iter().find(|own| own.id.get() == id) {
-            own.abandoned_at.set(lock);
+        if self.owns(id) {
+            self.abandoned_at.set(lock);
         }
     }
 
     /// Returns `true` if a node of this thread may still be in the queue of the lock at this address.
     pub fn has_abandoned_at(&self, lock: usize) -> bool {
-        self.own.iter().any(|own| own.abandoned_at.get() == lock)
+        self.abandoned_at.get() == lock
     }
 
     /// Ends the use of a node. A borrowed node, which is in no queue, is freed.
@@ -186,23 +148,22 @@ impl Waiter {
         self.node_in_use.store(0, Release);
     }
 
-    /// Gives up the nodes when the thread exits. A later destructor that locks allocates another one.
+    /// Gives up the node when the thread exits. A later destructor that locks allocates another one.
     pub fn exit(&self) {
         let was = self.node_in_use.swap(1, Acquire);
         self.patience.exit();
-        for own in &self.own {
-            let id = own.id.replace(0);
-            if own.abandoned_at.replace(0) != 0 {
-                table().free_at_exit(id);
-            } else if id != 0 {
-                step!("own-node-leaked", table().free(id));
-            }
+        let id = self.own.replace(0);
+        if self.abandoned_at.replace(0) != 0 {
+            table().free_at_exit(id);
+        } else if id != 0 {
+            step!("own-node-leaked", table().free(id));
         }
         self.node_in_use.store(was, Release);
     }
 
-    /// Records that the thread contends for the lock at this address, at this `time`. Returns `true` if it has done so
-    /// for `period` nanoseconds, without a pause of that length or another lock in between, since it last yielded its CPU.
+    /// Records that the thread contends for the lock at this address, at this `time`. Returns `true` if it has done
+    /// so for `period` nanoseconds, without a pause of that length or another lock in between, since it last yielded
+    /// its CPU.
     pub fn has_contended_for(&self, lock: usize, period: u64, time: u64) -> bool {
         let (last, at) = self.contended.replace((lock, time));
         if last != lock || time.saturating_sub(at) >= period {
@@ -264,8 +225,8 @@ mod exit {
 
     init_array!(prepare());
 
-    /// Runs before `main`, so that the C library needs no memory for the key: a thread's first contended release may be
-    /// in a signal handler.
+    /// Runs before `main`, so that the C library needs no memory for the key: a thread's first contended release may
+    /// be in a signal handler.
     fn prepare() {
         EXIT.prepare();
         // If there is no memory for the handler, children of forks keep the queues that they inherit.
@@ -286,10 +247,8 @@ mod exit {
         // The table frees those that are in no queue.
         with(|waiter| {
             waiter.patience.in_child();
-            for own in &waiter.own {
-                step!("child-keeps-nodes", own.id.set(0));
-                step!("child-remembers-queues", own.abandoned_at.set(0));
-            }
+            step!("child-keeps-nodes", waiter.own.set(0));
+            step!("child-remembers-queues", waiter.abandoned_at.set(0));
         });
         table().reset_in_child();
     }
@@ -306,49 +265,26 @@ mod tests {
     }
 
     #[test]
-    fn thread_keeps_its_places_in_several_queues() {
+    fn thread_keeps_its_place_in_one_queue() {
         let _alone = exclude_other_tests();
         let waiter = Waiter::new();
-        let abandoned: Vec<u32> = (1..=OWN_NODES)
-            .map(|lock| {
-                let id = tail(&waiter, lock, true);
-                table().node(id).state.store(ABANDONED, Relaxed);
-                waiter.abandons(id, lock);
-                waiter.release(id);
-                id
-            })
-            .collect();
-        assert_eq!(waiter.acquire(100, true), Place::Unqueued, "a borrowed node cannot be abandoned");
-        let borrowed = tail(&waiter, 100, false);
-        assert!(!waiter.owns(borrowed) && !abandoned.contains(&borrowed));
-        waiter.release(borrowed);
-        for (lock, &id) in (1..).zip(&abandoned) {
-            assert!(waiter.has_abandoned_at(lock));
-            assert_eq!(waiter.acquire(lock, true), Place::Rejoined(id));
-            table().node(id).state.store(IDLE, Relaxed);
-            waiter.release(id);
-            assert!(!waiter.has_abandoned_at(lock));
-        }
-        waiter.exit();
-        assert!(!abandoned.iter().any(|&id| waiter.owns(id)));
-    }
-
-    #[test]
-    fn thread_keeps_one_node_that_is_in_no_queue() {
-        let _alone = exclude_other_tests();
-        let waiter = Waiter::new();
-        let ids = [1, 2].map(|lock| {
-            let id = tail(&waiter, lock, true);
-            table().node(id).state.store(ABANDONED, Relaxed);
-            waiter.abandons(id, lock);
-            waiter.release(id);
-            id
-        });
-        ids.iter().for_each(|&id| table().node(id).state.store(IDLE, Relaxed));
-        let id = tail(&waiter, 3, false);
+        let id = tail(&waiter, 1, true);
+        table().node(id).state.store(ABANDONED, Relaxed);
+        waiter.abandons(id, 1);
         waiter.release(id);
-        assert_eq!(ids.iter().filter(|&&id| waiter.owns(id)).collect::<Vec<_>>(), [&id]);
+        assert_eq!(waiter.acquire(2, true), Place::None, "a borrowed node cannot be abandoned");
+        let borrowed = tail(&waiter, 2, false);
+        assert!(!waiter.owns(borrowed) && borrowed != id);
+        waiter.release(borrowed);
+        assert!(waiter.has_abandoned_at(1));
+        assert_eq!(waiter.acquire(1, true), Place::Rejoined(id));
+        assert!(!waiter.has_abandoned_at(1));
+        table().node(id).state.store(IDLE, Relaxed);
+        waiter.release(id);
+        assert_eq!(waiter.acquire(2, true), Place::Tail(id));
+        waiter.release(id);
         waiter.exit();
+        assert!(!waiter.owns(id));
     }
 
     #[test]

@@ -1,16 +1,9 @@
 //! Shared pointers whose clones are counted on each CPU.
 //!
-//! An [`ArcOwner`] has the initial reference of the [count](super::count), and each [`Arc`] has one. When the owner is
-//! dropped, or wants the value back, it kills the count. The thread that then finds zero, the last `Arc` or the owner itself,
-//! disposes of the value: it frees it, or hands it to the [`IntoInner`] of the owner, and frees the block.
-//!
-//! # Invariants
-//!
-//! 1. The value is there while the count is not zero. The thread that finds zero has it to itself.
-//! 2. The block is there while `weak` is not zero. That counts the [`Weak`]s, and 1 for all references together, which the
-//!    thread that finds zero gives up last.
-//! 3. `handoff` is stored before the kill, and read by the thread that finds zero, after it. It is null, or owns a reference
-//!    to the [`Handoff`].
+//! An [`ArcOwner`] has the initial reference of the [count](super::count), and each [`Arc`] has one. When the owner
+//! is dropped, or wants the value back, it kills the count. The thread that then finds zero, the last `Arc` or the
+//! owner itself, drops the value and frees the block; or, if the count keeps the value for the [`IntoInner`] of the
+//! owner, it wakes that. The invariants are in [`super::arc_inner`].
 
 use core::borrow::Borrow;
 use core::fmt;
@@ -18,33 +11,25 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::panic::{RefUnwindSafe, UnwindSafe};
-use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*, fence};
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::*;
 use std::process::abort;
-use std::sync;
 
-use super::count::{Count, Killed, denied};
-use super::into_inner::{Handoff, IntoInner};
+use super::arc_inner::{Inner, count, dispose, found, release, weak};
+use super::count::{Killed, denied};
+use super::into_inner::IntoInner;
 
 /// The most weak pointers, as for [`std::sync::Weak`].
 const MAX_WEAK: usize = isize::MAX as usize;
 
-struct Inner<T> {
-    count: Count,
-    weak: AtomicUsize,
-    /// A `sync::Arc<Handoff<T>>`, or null. Without the type, so that pointers are covariant.
-    handoff: AtomicPtr<()>,
-    value: ManuallyDrop<T>,
-}
-
 /// The owner of a value that is shared by [`Arc`]s: it makes them, and may have the value back when they are gone.
 ///
-/// Dereferences to the value. Its functions are associated ones, as those of [`std::sync::Arc`], because methods would hide
-/// those of the value.
+/// Dereferences to the value. Its functions are associated ones, as those of [`std::sync::Arc`], because methods
+/// would hide those of the value.
 ///
-/// **Keep the owner for as long as clones are made often.** Dropping it, or [`into_inner`](Self::into_inner), *kills* the
-/// count ([`RefCount::kill`](super::RefCount::kill)): the clones that are left, and their clones, are counted as those of
-/// [`std::sync::Arc`] are, and the last one drops the value.
+/// **Keep the owner for as long as clones are made often.** Dropping it, or [`into_inner`](Self::into_inner), *kills*
+/// the count ([`RefCount::kill`](super::RefCount::kill)): the clones that are left, and their clones, are counted as
+/// those of [`std::sync::Arc`] are, and the last one drops the value.
 ///
 /// ```
 /// use stillpoint::percpu::{Arc, ArcOwner};
@@ -68,24 +53,25 @@ struct Inner<T> {
 ///
 /// # Panics
 ///
-/// Dropping it panics if the destructor of the value does. If the kernel denies `membarrier(2)` then, although it allowed it
-/// before, the value is leaked.
+/// Dropping it panics if the destructor of the value does. If the kernel denies `membarrier(2)` then, although it
+/// allowed it before, the value is leaked.
 pub struct ArcOwner<T> {
     inner: NonNull<Inner<T>>,
     /// It may drop a value.
     value: PhantomData<T>,
 }
 
-/// A shared pointer, as [`std::sync::Arc`] is one, whose clones are counted on each CPU. An [`ArcOwner`] makes the first.
+/// A shared pointer, as [`std::sync::Arc`] is one, whose clones are counted on each CPU. An [`ArcOwner`] makes the
+/// first.
 ///
-/// Clone and drop change a word of the current CPU, until the owner is dropped or wants the value back. Those of `std`
-/// change one word in all threads, whose cache line moves from CPU to CPU each time. For what is cloned and dropped all the
-/// time: state that each request, task or connection holds on to.
+/// Clone and drop change a word of the current CPU, until the owner is dropped or wants the value back. Those of
+/// `std` change one word in all threads, whose cache line moves from CPU to CPU each time. For what is cloned and
+/// dropped all the time: state that each request, task or connection holds on to.
 ///
-/// Besides the value and some words on the heap it takes eight bytes for each CPU that this machine may ever have: see
-/// [`RefCount`](super::RefCount#memory). There are no pointers to slices or trait objects, as Rust has no stable way to
-/// convert to them; `Arc<Box<dyn Trait>>` works. There is no `strong_count` and no `get_mut`: while the owner is there, no
-/// thread knows the count.
+/// Besides the value and some words on the heap it takes eight bytes for each CPU that the process runs on: see
+/// [`RefCount`](super::RefCount#memory). There are no pointers to slices or trait objects, as Rust has no stable way
+/// to convert to them; `Arc<Box<dyn Trait>>` works. There is no `strong_count` and no `get_mut`: while the owner is
+/// there, no thread knows the count.
 ///
 /// # Panics
 ///
@@ -96,8 +82,9 @@ pub struct Arc<T> {
     value: PhantomData<T>,
 }
 
-/// A pointer that does not keep the value alive: see [`ArcOwner::downgrade`]. Clones change one word for all CPUs, as those
-/// of [`std::sync::Weak`] do. [`upgrade`](Self::upgrade) changes a word of the current CPU, as clones of [`Arc`] do.
+/// A pointer that does not keep the value alive: see [`ArcOwner::downgrade`]. Clones change one word for all CPUs, as
+/// those of [`std::sync::Weak`] do. [`upgrade`](Self::upgrade) changes a word of the current CPU, as clones of
+/// [`Arc`] do.
 pub struct Weak<T> {
     inner: NonNull<Inner<T>>,
 }
@@ -105,9 +92,7 @@ pub struct Weak<T> {
 impl<T> ArcOwner<T> {
     /// Moves the value to the heap.
     pub fn new(value: T) -> Self {
-        let (weak, handoff) = (AtomicUsize::new(1), AtomicPtr::new(ptr::null_mut()));
-        let inner = Box::new(Inner { count: Count::new(), weak, handoff, value: ManuallyDrop::new(value) });
-        Self { inner: NonNull::from(Box::leak(inner)), value: PhantomData }
+        Self { inner: Inner::new(value), value: PhantomData }
     }
 
     /// Returns a pointer to the value.
@@ -123,10 +108,11 @@ impl<T> ArcOwner<T> {
         unsafe { downgrade(this.inner) }
     }
 
-    /// Waits for all clones to be gone, and gives the value back: [`IntoInner::wait`] blocks, and [`IntoInner`] is a future.
+    /// Waits for all clones to be gone, and gives the value back: [`IntoInner::wait`] blocks, and [`IntoInner`] is a
+    /// future.
     ///
-    /// Kills the count at once. Until all clones are gone, others can be made of them, and of [`Weak`]s. If the result is
-    /// dropped, the last clone drops the value.
+    /// Kills the count at once. Until all clones are gone, others can be made of them, and of [`Weak`]s. If the
+    /// result is dropped, the last clone drops the value.
     ///
     /// # Panics
     ///
@@ -134,29 +120,19 @@ impl<T> ArcOwner<T> {
     #[track_caller]
     pub fn into_inner(this: Self) -> IntoInner<T> {
         let inner = ManuallyDrop::new(this).inner;
-        let handoff = sync::Arc::new(Handoff::new());
-        let stored = sync::Arc::into_raw(sync::Arc::clone(&handoff)).cast_mut();
         // SAFETY: the initial reference is there.
-        let (count, place) = unsafe { (count(inner), &raw const (*inner.as_ptr()).handoff) };
-        // Relaxed: the kill releases it (3).
-        // SAFETY: as above.
-        unsafe { (*place).store(stored.cast(), Relaxed) };
-        match count.kill() {
-            // SAFETY: this thread has found zero.
-            Killed::Zero => unsafe { dispose(inner) },
-            Killed::Denied => denied(),
-            // An owner kills once, and pointers put what they got.
-            Killed::Pending | Killed::Again | Killed::Overdrawn(_) => {}
+        if unsafe { count(inner) }.kill(true) == Killed::Denied {
+            denied();
         }
-        IntoInner::new(handoff)
+        IntoInner::new(inner)
     }
 }
 
 impl<T> Drop for ArcOwner<T> {
     fn drop(&mut self) {
         // SAFETY: the initial reference is there, which the kill puts.
-        if unsafe { count(self.inner) }.kill() == Killed::Zero {
-            // SAFETY: this thread has found zero.
+        if let Killed::Zero(_) = unsafe { count(self.inner) }.kill(false) {
+            // SAFETY: this thread has found zero, and the value is not kept.
             unsafe { dispose(self.inner) };
         }
     }
@@ -192,9 +168,9 @@ impl<T> Drop for Arc<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: `self` is the reference that is put.
-        if unsafe { count(self.inner) }.put() {
+        if let Some(zero) = unsafe { count(self.inner) }.put() {
             // SAFETY: this thread has found zero.
-            unsafe { dispose(self.inner) };
+            unsafe { found(zero, self.inner) };
         }
     }
 }
@@ -239,23 +215,6 @@ impl<T> Drop for Weak<T> {
     }
 }
 
-/// Returns the count of a block. No reference to the block as a whole, as the thread that finds zero takes the value.
-///
-/// # Safety
-///
-/// The block is there for as long as the result.
-#[inline(always)]
-unsafe fn count<'a, T>(inner: NonNull<Inner<T>>) -> &'a Count {
-    // SAFETY: the caller's contract.
-    unsafe { &(*inner.as_ptr()).count }
-}
-
-/// As [`count`].
-unsafe fn weak<'a, T>(inner: NonNull<Inner<T>>) -> &'a AtomicUsize {
-    // SAFETY: the caller's contract.
-    unsafe { &(*inner.as_ptr()).weak }
-}
-
 /// # Safety
 ///
 /// There is a reference.
@@ -277,54 +236,6 @@ unsafe fn downgrade<T>(inner: NonNull<Inner<T>>) -> Weak<T> {
         abort();
     }
     Weak { inner }
-}
-
-/// Disposes of the value.
-///
-/// # Safety
-///
-/// The caller has found zero.
-#[cold]
-#[inline(never)]
-unsafe fn dispose<T>(inner: NonNull<Inner<T>>) {
-    /// Gives up the block, also if a destructor panics.
-    struct Block<T>(NonNull<Inner<T>>);
-    impl<T> Drop for Block<T> {
-        fn drop(&mut self) {
-            // SAFETY: `weak` counts all references as one, and there is none any more.
-            unsafe { release(self.0) };
-        }
-    }
-    let block = Block(inner);
-    let inner = block.0.as_ptr();
-    // SAFETY: the value belongs to this thread (1), and is taken or dropped once. The rest of the block stays shared.
-    unsafe {
-        // Relaxed: acquired with zero (3).
-        let handoff = (*inner).handoff.load(Relaxed).cast::<Handoff<T>>();
-        if handoff.is_null() {
-            ManuallyDrop::drop(&mut (*inner).value);
-        } else {
-            let value = ManuallyDrop::take(&mut (*inner).value);
-            // Before the value is gone with the owner, as its destructor may be any code.
-            drop(block);
-            sync::Arc::from_raw(handoff).give(value);
-        }
-    }
-}
-
-/// Gives up what `weak` counts as one. The last one frees the block.
-///
-/// # Safety
-///
-/// The caller does not use the block any more.
-unsafe fn release<T>(inner: NonNull<Inner<T>>) {
-    // Release: the last use of the block; pairs with the Acquire below, in the thread that frees it.
-    // SAFETY: the block is there (2).
-    if unsafe { weak(inner) }.fetch_sub(1, Release) == 1 {
-        fence(Acquire);
-        // SAFETY: made by a box. The value is in a `ManuallyDrop`.
-        drop(unsafe { Box::from_raw(inner.as_ptr()) });
-    }
 }
 
 /// What an owner and an `Arc` have in common.

@@ -41,8 +41,8 @@ use sealed::Number;
 /// A counter that changes often and is read seldom: of requests, of bytes, of work in flight.
 ///
 /// [`inc`](Self::inc) and [`add`](Self::add) change a word of the current CPU, without a locked instruction.
-/// [`get`](Self::get) reads the words of all CPUs, which takes some nanoseconds for each. No add is lost. `Counter` counts in `u64`, `Counter<usize>` in `usize`; `Counter<i64>` and
-/// `Counter<isize>` count up and down.
+/// [`get`](Self::get) reads a word of each CPU, which takes some nanoseconds for each. No add is lost. `Counter`
+/// counts in `u64`, `Counter<usize>` in `usize`; `Counter<i64>` and `Counter<isize>` count up and down.
 ///
 /// # Orderings
 ///
@@ -52,8 +52,10 @@ use sealed::Number;
 ///
 /// # Memory
 ///
-/// 128 bytes for each CPU that this machine may ever have ([`Report::cpus`](super::Report::cpus)), allocated by the
-/// first add. If there is no memory, the counter uses a single word.
+/// Eight bytes for each CPU that the process runs on, in areas that counters share, and 24 in the counter: there may
+/// be a million of them. The first add takes the words, and the destructor gives them back, in constant time. If
+/// there is no memory, the counter uses a single word, as threads do that cannot run critical sections where others
+/// can.
 ///
 /// ```
 /// use stillpoint::percpu::Counter;
@@ -87,7 +89,7 @@ impl<T: Number> Counter<T> {
         Self { words: CpuCounters::new(), number: PhantomData }
     }
 
-    /// Adds 1, wrapping around. Never blocks.
+    /// Adds 1, wrapping around. Waits for no other thread, but for the first time, when it takes memory.
     ///
     /// ```
     /// let requests: stillpoint::percpu::Counter = Default::default();
@@ -100,7 +102,7 @@ impl<T: Number> Counter<T> {
         self.words.add(0, 1);
     }
 
-    /// Adds `by`, wrapping around. Never blocks.
+    /// Adds `by`, wrapping around. Waits as [`inc`](Self::inc) does.
     #[doc(alias = "inc_by")]
     #[inline]
     pub fn add(&self, by: T) {
@@ -118,6 +120,14 @@ impl<T: Number> Counter<T> {
     /// A global allocator may add without this. Its adds while this memory is being allocated go to a single word.
     pub fn prepare(&self) {
         self.words.prepare();
+    }
+
+    /// [`prepare`](Self::prepare), which returns `false` if there is no memory.
+    #[cfg(feature = "_capi")]
+    #[doc(hidden)]
+    pub fn try_prepare(&self) -> bool {
+        self.prepare();
+        self.words.is_allocated()
     }
 }
 

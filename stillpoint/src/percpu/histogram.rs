@@ -3,12 +3,7 @@
 use core::fmt;
 
 use super::cpu_counters::CpuCounters;
-
-/// Significant bits of a value after the first: a bucket is at most 1/8 of its values wide.
-const PRECISION: u32 = 3;
-/// Values below this have a bucket each.
-const EXACT: u64 = 1 << PRECISION;
-const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
+use super::snapshot::{BUCKETS, Snapshot, bucket};
 
 /// The word of the sum. It is the first, whose address takes no multiplication.
 const SUM: usize = 0;
@@ -17,13 +12,14 @@ const FIRST: usize = SUM + 1;
 
 /// Counts values by size: latencies, lengths, depths.
 ///
-/// [`record`](Self::record) adds to two words of the current CPU, the bucket's count and the sum of all values, as two
-/// calls of [`Counter::add`](super::Counter::add) do. So it loses nothing. Each value below 8 has its own bucket; other
-/// buckets are no wider than an eighth of their values.
+/// [`record`](Self::record) adds to two words of the current CPU, the bucket's count and the sum of all values, as
+/// two calls of [`Counter::add`](super::Counter::add) do. So it loses nothing. Each value below 8 has its own bucket;
+/// other buckets are no wider than an eighth of their values.
 ///
 /// # Memory
 ///
-/// 8 KiB for each CPU that this machine may ever have, allocated by the first value, and 4 KiB in the histogram itself.
+/// 4 KiB for each CPU that the process runs on, if it has seen values of all sizes, taken by the first value, and 4
+/// KiB in the histogram itself. Of a [`BucketHistogram`] there may be thousands.
 ///
 /// ```
 /// use stillpoint::percpu::Histogram;
@@ -54,7 +50,7 @@ impl Histogram {
         Self { words: CpuCounters::new() }
     }
 
-    /// Counts `value`. Never blocks.
+    /// Counts `value`. Waits for no other thread, but for the first time, when it takes memory.
     #[doc(alias = "observe")]
     #[inline]
     pub fn record(&self, value: u64) {
@@ -67,8 +63,8 @@ impl Histogram {
     /// recorded. The sum includes each value that is counted.
     pub fn snapshot(&self) -> Snapshot {
         // In this order: a sum of counts acquires the adds to the sum that precede those to the counts.
-        let counts = (0..BUCKETS).map(|bucket| self.words.sum(FIRST + bucket)).collect();
-        Snapshot { counts, sum: self.words.sum(SUM) }
+        let counts = self.words.sums(FIRST, BUCKETS);
+        Snapshot { bounds: None, counts, sum: self.words.sum(SUM) }
     }
 
     /// Allocates memory now, so that the first [`record`](Self::record) does not.
@@ -96,178 +92,78 @@ impl fmt::Display for Histogram {
     }
 }
 
-/// The counts of a [`Histogram`] at one time, and the sum of the values.
+/// Counts values by bounds that the program gives: 144 bytes for each CPU that the process runs on, and 176 in the
+/// histogram itself.
 ///
-/// `Display` gives a line with the count, the sum and some quantiles. With the feature `serde` it is serialized with
-/// `count`, `sum` and `buckets`, a sequence of `lowest`, `highest` and `count`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Snapshot {
-    counts: Box<[u64]>,
-    sum: u64,
+/// Otherwise it is as [`Histogram`]. A value is counted in the bucket of the lowest bound that it does not exceed, or
+/// in the last one, which has no bound.
+///
+/// ```
+/// use stillpoint::percpu::BucketHistogram;
+///
+/// const MICROSECONDS: [u64; 3] = [100, 1000, 10_000];
+/// static LATENCY: BucketHistogram = BucketHistogram::new(&MICROSECONDS);
+///
+/// LATENCY.record(100);
+/// LATENCY.record(2500);
+/// LATENCY.record(77_000);
+/// let seen = LATENCY.snapshot();
+/// assert!(seen.cumulative(MICROSECONDS).eq([(100, 1), (1000, 1), (10_000, 2)]));
+/// assert_eq!((seen.count(), seen.sum()), (3, 79_600));
+/// ```
+///
+/// A family of them is
+/// `stillpoint_collections::Family::new_with_constructor(|| BucketHistogram::new(&MICROSECONDS))`.
+#[doc(alias("prometheus", "metric", "buckets"))]
+pub struct BucketHistogram {
+    bounds: &'static [u64],
+    words: CpuCounters<{ FIRST + Self::MOST_BOUNDS + 1 }>,
 }
 
-impl Snapshot {
-    /// Returns the number of values.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
+impl BucketHistogram {
+    /// The most bounds.
+    pub const MOST_BOUNDS: usize = 16;
 
-    /// Returns the sum of the values, wrapping around.
-    pub fn sum(&self) -> u64 {
-        self.sum
-    }
-
-    /// Iterates over the buckets with values, in ascending order. Yields the lowest and the highest value of a bucket,
-    /// and its count. Later snapshots may have more of them: where the set must stay the same, use
-    /// [`cumulative`](Self::cumulative).
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        counted.map(|(bucket, &count)| (lowest(bucket), highest(bucket), count))
-    }
-
-    /// Returns for each bound how many values are at most that: the buckets of Prometheus, of which the set is the same
-    /// at each scrape. A bound inside a bucket leaves out the values of that bucket, which are at most an eighth apart.
-    ///
-    /// ```
-    /// let latency = stillpoint::percpu::Histogram::new();
-    /// latency.record(1500);
-    /// let counts: Vec<_> = latency.snapshot().cumulative([1000, 10_000]).collect();
-    /// assert_eq!(counts, [(1000, 0), (10_000, 1)]);
-    /// ```
-    #[doc(alias("prometheus", "le"))]
-    pub fn cumulative<I: IntoIterator<Item = u64>>(&self, bounds: I) -> impl Iterator<Item = (u64, u64)> {
-        bounds.into_iter().map(|bound| {
-            let last = bucket(bound);
-            let whole = last + usize::from(highest(last) == bound);
-            (bound, self.counts[..whole].iter().sum())
-        })
-    }
-
-    /// Returns the highest value of the bucket in which the given part of all values ends: 0.5 for the median, 1 for
-    /// the maximum. Returns `None` if there are no values.
+    /// Creates an empty histogram. Does not allocate.
     ///
     /// # Panics
     ///
-    /// If `part` is not between 0 and 1.
+    /// If the bounds do not ascend, or are more than [`MOST_BOUNDS`](Self::MOST_BOUNDS).
     #[track_caller]
-    pub fn quantile(&self, part: f64) -> Option<u64> {
-        assert!((0.0..=1.0).contains(&part), "a part of all values is between 0 and 1, not {part}");
-        let count = self.count();
-        // A large count is rounded; clamped, as it may be rounded up.
-        let rank = ((part * count as f64).ceil() as u64).clamp(1, count.max(1));
-        let mut seen = 0;
-        self.buckets().find_map(|(_, highest, count)| {
-            seen += count;
-            (seen >= rank).then_some(highest)
-        })
+    pub const fn new(bounds: &'static [u64]) -> Self {
+        assert!(bounds.len() <= Self::MOST_BOUNDS, "a BucketHistogram has at most 16 bounds");
+        let mut next = 1;
+        while next < bounds.len() {
+            assert!(bounds[next - 1] < bounds[next], "the bounds of a BucketHistogram ascend");
+            next += 1;
+        }
+        Self { bounds, words: CpuCounters::new() }
     }
 
-    /// Returns the counts and the sum since `earlier`, a snapshot of the same histogram.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        let counts = self.counts.iter().zip(&earlier.counts);
-        Self {
-            counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect(),
-            sum: self.sum.wrapping_sub(earlier.sum),
-        }
+    /// Counts `value`, as [`Histogram::record`] does.
+    #[doc(alias = "observe")]
+    #[inline]
+    pub fn record(&self, value: u64) {
+        // In this order: as in `Histogram`.
+        self.words.add(SUM, value);
+        self.words.add(FIRST + self.bounds.partition_point(|bound| *bound < value), 1);
+    }
+
+    /// Returns the counts and the sum, as [`Histogram::snapshot`] does.
+    pub fn snapshot(&self) -> Snapshot {
+        // In this order: as in `Histogram`.
+        let counts = self.words.sums(FIRST, self.bounds.len() + 1);
+        Snapshot { bounds: Some(self.bounds), counts, sum: self.words.sum(SUM) }
+    }
+
+    /// Allocates memory now, so that the first [`record`](Self::record) does not.
+    pub fn prepare(&self) {
+        self.words.prepare();
     }
 }
 
-impl fmt::Debug for Snapshot {
+impl fmt::Debug for BucketHistogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.buckets().map(|(low, high, count)| (low..=high, count))).finish()
-    }
-}
-
-impl fmt::Display for Snapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} values, sum {}", self.count(), self.sum)?;
-        for (separator, part, name) in
-            [(": ", 0.5, "50 %"), (", ", 0.9, "90 %"), (", ", 0.99, "99 %"), (", ", 1.0, "all")]
-        {
-            if let Some(highest) = self.quantile(part) {
-                write!(f, "{separator}{name} up to {highest}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(feature = "serde")]
-impl serde::Serialize for Snapshot {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(serde::Serialize)]
-        struct Bucket {
-            lowest: u64,
-            highest: u64,
-            count: u64,
-        }
-        #[derive(serde::Serialize)]
-        struct Snapshot {
-            count: u64,
-            sum: u64,
-            buckets: Vec<Bucket>,
-        }
-        let buckets =
-            self.buckets().map(|(lowest, highest, count)| Bucket { lowest, highest, count }).collect();
-        Snapshot { count: self.count(), sum: self.sum, buckets }.serialize(serializer)
-    }
-}
-
-/// Returns the bucket of a value, made of its significant bits and the number of bits below them.
-#[inline(always)]
-fn bucket(value: u64) -> usize {
-    let shift = (63 - (value | EXACT).leading_zeros()) - PRECISION;
-    ((u64::from(shift) << PRECISION) + (value >> shift)) as usize
-}
-
-fn lowest(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
-    let shift = (bucket >> PRECISION).saturating_sub(1);
-    (bucket - (shift << PRECISION)) << shift
-}
-
-fn highest(bucket: usize) -> u64 {
-    if bucket + 1 < BUCKETS { lowest(bucket + 1) - 1 } else { u64::MAX }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buckets_partition_values_within_an_eighth() {
-        let mut next = 0u64;
-        for index in 0..BUCKETS {
-            let (low, high) = (lowest(index), highest(index));
-            assert_eq!(low, next, "bucket {index} begins where the last ended");
-            assert_eq!((bucket(low), bucket(high)), (index, index));
-            assert!(high - low <= low / EXACT, "{low}..={high}");
-            next = high.wrapping_add(1);
-        }
-        assert_eq!(next, 0, "the last bucket ends with the last number");
-    }
-
-    #[test]
-    fn cumulative_count_has_the_buckets_up_to_the_bound() {
-        let counts = (0..BUCKETS).map(|bucket| bucket as u64 + 1).collect();
-        let snapshot = Snapshot { counts, sum: 0 };
-        // In any order: each bound is counted by itself.
-        let bounds = [u64::MAX, 0, 7, 16, 17, 1000, u64::MAX - 1];
-        for (bound, count) in snapshot.cumulative(bounds) {
-            let below = snapshot.buckets().take_while(|&(_, highest, _)| highest <= bound);
-            assert_eq!(count, below.map(|(.., count)| count).sum::<u64>(), "{bound}");
-        }
-        assert!(snapshot.cumulative(bounds).map(|(bound, _)| bound).eq(bounds));
-    }
-
-    #[test]
-    fn quantile_of_one_is_the_last_bucket() {
-        for count in [1, 1000, (1 << 54) + 3, u64::MAX] {
-            let mut counts = vec![0; BUCKETS];
-            counts[7] = count;
-            let snapshot = Snapshot { counts: counts.into(), sum: 0 };
-            assert_eq!((snapshot.quantile(0.0), snapshot.quantile(1.0)), (Some(7), Some(7)), "{count}");
-        }
+        f.debug_tuple("BucketHistogram").field(&self.snapshot()).finish()
     }
 }

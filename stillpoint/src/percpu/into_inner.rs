@@ -1,44 +1,20 @@
-//! The way of a value from the last clone back to its owner: see [`IntoInner`].
+//! The wait of an owner for its value: see [`IntoInner`].
 
-use core::cell::UnsafeCell;
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
+use core::ptr::NonNull;
 use core::task::{Context, Poll};
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::event::{Event, WaiterId};
+use super::arc_inner::{Inner, count, dispose, take};
+use super::zero::{self, WaiterId};
 
-/// The place for the value. Shared by the [`IntoInner`] and the thread that gives the value; the last of them drops it.
-pub struct Handoff<T> {
-    /// The value is there.
-    given: Event,
-    /// Written before `given`, and then used by the `IntoInner` only.
-    value: UnsafeCell<Option<T>>,
-}
-
-// SAFETY: hands the value from thread to thread, and never shares it.
-unsafe impl<T: Send> Sync for Handoff<T> {}
-
-impl<T> Handoff<T> {
-    pub fn new() -> Self {
-        Self { given: Event::new(), value: UnsafeCell::new(None) }
-    }
-
-    /// Gives the value. Called once.
-    pub fn give(&self, value: T) {
-        // SAFETY: not used by another thread before the event.
-        unsafe { *self.value.get() = Some(value) };
-        self.given.set();
-    }
-}
-
-/// Waits until all clones of a value are gone, and gives it back: see [`ArcOwner::into_inner`](super::ArcOwner::into_inner).
-/// It is a future too, for any executor.
+/// Waits until all clones of a value are gone, and gives it back: see
+/// [`ArcOwner::into_inner`](super::ArcOwner::into_inner). It is a future too, for any executor.
 ///
-/// If it is dropped, the last clone drops the value. **A wait in the thread or task that has a clone itself never returns**, nor
-/// does one for a clone that was leaked.
+/// If it is dropped, the last clone drops the value. **A wait in the thread or task that has a clone itself never
+/// returns**, nor does one for a clone that was leaked.
 ///
 /// ```
 /// use stillpoint::percpu::ArcOwner;
@@ -55,13 +31,25 @@ impl<T> Handoff<T> {
 /// ```
 #[must_use = "dropping it drops the value when the last clone is gone"]
 pub struct IntoInner<T> {
-    handoff: Arc<Handoff<T>>,
+    /// The block, whose value is kept for this; `None` once it has been taken.
+    inner: Option<NonNull<Inner<T>>>,
     id: WaiterId,
 }
 
+// SAFETY: takes or drops the value when no thread uses it any more, and shares nothing but its address.
+unsafe impl<T: Send> Send for IntoInner<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for IntoInner<T> {}
+
 impl<T> IntoInner<T> {
-    pub(super) fn new(handoff: Arc<Handoff<T>>) -> Self {
-        Self { handoff, id: 0 }
+    /// The count of the block has been killed, and keeps the value.
+    pub(super) fn new(inner: NonNull<Inner<T>>) -> Self {
+        Self { inner: Some(inner), id: 0 }
+    }
+
+    #[track_caller]
+    fn inner(&self) -> NonNull<Inner<T>> {
+        self.inner.expect("the value is given once")
     }
 
     /// Blocks until all clones are gone.
@@ -70,8 +58,9 @@ impl<T> IntoInner<T> {
     ///
     /// If the value was given to a poll before.
     #[track_caller]
-    pub fn wait(self) -> T {
-        self.handoff.given.wait(None);
+    pub fn wait(mut self) -> T {
+        // SAFETY: the block is there until the value is taken.
+        zero::wait(unsafe { count(self.inner()) }, None);
         self.take()
     }
 
@@ -96,16 +85,21 @@ impl<T> IntoInner<T> {
     /// assert_eq!(rest.wait(), 5);
     /// ```
     #[track_caller]
-    pub fn wait_timeout(self, timeout: Duration) -> Result<T, Self> {
-        if self.handoff.given.wait(Some(timeout)) { Ok(self.take()) } else { Err(self) }
+    pub fn wait_timeout(mut self, timeout: Duration) -> Result<T, Self> {
+        // SAFETY: as above.
+        let is_zero = zero::wait(unsafe { count(self.inner()) }, Some(timeout));
+        if is_zero { Ok(self.take()) } else { Err(self) }
     }
 
-    /// Takes the value, which has been given.
+    /// Takes the value: the count is zero.
     #[track_caller]
-    fn take(&self) -> T {
-        debug_assert!(self.handoff.given.has_happened());
-        // SAFETY: used by this alone since the event, which the caller has seen.
-        unsafe { (*self.handoff.value.get()).take() }.expect("the value is given once")
+    fn take(&mut self) -> T {
+        let inner = self.inner();
+        // SAFETY: the block is there.
+        zero::forget(unsafe { count(inner) }, &mut self.id);
+        self.inner = None;
+        // SAFETY: the count is zero and keeps the value, which is taken once.
+        unsafe { take(inner) }
     }
 }
 
@@ -113,21 +107,36 @@ impl<T> Future for IntoInner<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let Self { handoff, id } = &mut *self;
-        handoff.given.poll(id, context).map(|()| self.take())
+        // SAFETY: as in `wait`.
+        let count = unsafe { count(self.inner()) };
+        zero::poll(count, &mut self.id, context).map(|()| self.take())
     }
 }
 
 impl<T> Drop for IntoInner<T> {
     fn drop(&mut self) {
-        self.handoff.given.forget(&mut self.id);
+        /// Leaves the value to the last clone, or drops it, also after a panic: the waker is code of the program.
+        struct Abandon<T>(NonNull<Inner<T>>);
+        impl<T> Drop for Abandon<T> {
+            fn drop(&mut self) {
+                // SAFETY: as in `wait`. After this the last clone may free the block.
+                if unsafe { count(self.0) }.abandon() {
+                    // SAFETY: the count is zero, and has kept the value for this.
+                    unsafe { dispose(self.0) };
+                }
+            }
+        }
+        let Some(inner) = self.inner else { return };
+        let _abandon = Abandon(inner);
+        // SAFETY: as in `wait`.
+        zero::forget(unsafe { count(inner) }, &mut self.id);
     }
 }
 
 impl<T> fmt::Debug for IntoInner<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoInner")
-            .field("is_ready", &self.handoff.given.has_happened())
-            .finish_non_exhaustive()
+        // SAFETY: as in `wait`.
+        let is_ready = self.inner.is_some_and(|inner| unsafe { count(inner) }.is_zero());
+        f.debug_struct("IntoInner").field("is_ready", &is_ready).finish_non_exhaustive()
     }
 }

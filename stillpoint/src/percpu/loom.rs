@@ -1,10 +1,15 @@
-//! Per-CPU counters for the model checker, in the place of `counters.rs`.
+//! Per-CPU counters for the model checker, in the place of `cpu_counters.rs`. A thread of a model is on the CPU that
+//! it names (`sync::model::run_on`).
 
 use crate::sync::model::{CPUS, current_cpu};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::*};
 
-/// Counters with a word on each CPU. An add is atomic here, and on the machine alone on its CPU. Either way it finds
-/// what was added there before, and continues its release sequence.
+/// Counters with a word on each CPU.
+///
+/// On the machine an add is a load and a store with Release, which the kernel restarts if another thread of the same
+/// CPU comes between them: no add is lost. The kernel's switch from one thread to the next is a full barrier, so the
+/// second thread's store publishes what the first one's did. In the model, an atomic add with Release is both: it is
+/// not lost, and continues the release sequence of the adds before it.
 #[derive(Debug)]
 pub struct CpuCounters<const N: usize> {
     words: [[AtomicU64; N]; CPUS],

@@ -1,12 +1,12 @@
 //! The overflow array of a CPU in a [`Pool`](super::Pool), behind a try-lock.
 //!
-//! The owner of the lock stores words first, and the length after them. So the array is consistent at every moment, and
-//! the child of a fork can use it, whatever the owner was doing.
+//! The owner of the lock stores words first, and the length after them. So the array is consistent at every moment,
+//! and the child of a fork can use it, whatever the owner was doing.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::owner::OwnerLock;
-use super::used::UsedCpus;
+use super::words::CpuWords;
 use crate::sync::step;
 
 #[derive(Debug)]
@@ -29,16 +29,16 @@ impl Overflow {
         self.len.load(Relaxed)
     }
 
-    /// Acquires the lock, unless another thread has it. `cpu` is the CPU of the array, and `words` are its own. Pushes
-    /// insert the CPU into `used`.
+    /// Acquires the lock, unless another thread has it. `cpu` is the CPU of the array, and `words` are its own.
+    /// Pushes raise the limit of `stacks` above the CPU.
     pub fn try_lock<'a>(
         &'a self,
         cpu: usize,
         words: &'a [AtomicU64],
-        used: &'a UsedCpus,
+        stacks: &'a CpuWords<2>,
     ) -> Option<LockedOverflow<'a>> {
         // Also if the last owner died in a fork: the array is consistent.
-        self.lock.try_lock().then(|| LockedOverflow { overflow: self, cpu, words, used })
+        self.lock.try_lock().then(|| LockedOverflow { overflow: self, cpu, words, stacks })
     }
 }
 
@@ -48,7 +48,7 @@ pub struct LockedOverflow<'a> {
     overflow: &'a Overflow,
     cpu: usize,
     words: &'a [AtomicU64],
-    used: &'a UsedCpus,
+    stacks: &'a CpuWords<2>,
 }
 
 impl LockedOverflow<'_> {
@@ -60,7 +60,7 @@ impl LockedOverflow<'_> {
     /// Stores the first of `words`, as many as there is room for. Returns their number.
     pub fn push(&self, words: &[u64]) -> usize {
         if !words.is_empty() {
-            step!("overflow-cpu-not-marked", self.used.insert(self.cpu));
+            step!("overflow-cpu-not-marked", self.stacks.raise_limit(self.cpu));
         }
         let len = self.overflow.len();
         let free = &self.words[len..];

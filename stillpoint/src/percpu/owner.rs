@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use crate::sys::fork::{ForkHook, register_for_fork};
 use crate::sys::init_array;
 
-/// Counts the processes from the first one to this one: a word that is set holds the number of the process that set it.
+/// Counts the processes from the first one to this one: a word that is set holds the number of the process that set
+/// it.
 static PROCESS: AtomicU64 = AtomicU64::new(1);
 
 /// Returns the value that a thread of this process stores in such a word. It is not 0.

@@ -7,18 +7,18 @@ use core::task::{Context, Poll};
 use std::time::Duration;
 
 use super::count::{Count, Killed, denied};
-use super::event::{Event, WaiterId};
+use super::zero::{self, WaiterId};
 
-/// A count of references, or of operations in flight, whose [`get`](Self::get) and [`put`](Self::put) change a word of the
-/// current CPU, until it is [killed](Self::kill). Then it finds out when it is zero.
+/// A count of references, or of operations in flight, whose [`get`](Self::get) and [`put`](Self::put) change a word
+/// of the current CPU, until it is [killed](Self::kill). Then it finds out when it is zero.
 ///
 /// For shutdown: each request counts itself in and out, which all CPUs do without contention. `kill` admits no more
 /// requests, and [`wait`](Self::wait) or a future says when the last has ended.
 ///
-/// The count begins with one reference, the *initial* one, which [`kill`](Self::kill) puts. Before that it is never zero,
-/// and has no value that could be read. `kill` switches to one shared count: it makes the running threads execute a fence,
-/// which takes microseconds, and never waits for a thread. From then on each `get` and `put` is an atomic operation on one
-/// word, as those of [`std::sync::Arc`] are.
+/// The count begins with one reference, the *initial* one, which [`kill`](Self::kill) puts. Before that it is never
+/// zero, and has no value that could be read. `kill` switches to one shared count: it makes the running threads
+/// execute a fence, which takes microseconds, and never waits for a thread. From then on each `get` and `put` is an
+/// atomic operation on one word, as those of [`std::sync::Arc`] are.
 ///
 /// This is the Linux kernel's `percpu_ref` (`lib/percpu-refcount.c`), with an interrupt of rseq critical sections
 /// (`membarrier(2)`, Linux 5.10) in place of its grace period. Without that, or without rseq, all operations use the
@@ -30,15 +30,16 @@ use super::event::{Event, WaiterId};
 ///
 /// # Memory
 ///
-/// Eight bytes for each CPU that this machine may ever have ([`Report::cpus`](super::Report::cpus)), in areas that sixteen
-/// counts share. The first `get` or [`prepare`](Self::prepare) takes them, and `kill` or the destructor gives them back,
-/// for other counts. Areas are never freed. If there is no memory, the count is a shared one.
+/// Eight bytes for each CPU that the process runs on, in areas that counts and counters share, and 24 in the count.
+/// The first `get` or [`prepare`](Self::prepare) takes the words, and `kill` or the destructor gives them back, in
+/// constant time. If there is no memory, the count is a shared one.
 ///
 /// # Signals and forks
 ///
-/// `get` and `put` may be used in signal handlers, except for the first one (see [`prepare`](Self::prepare)), and a `put`
-/// that may be the last after a `kill`. The child of a fork has the count as it was, with the references of threads that
-/// it does not have: these are never put. A count that another thread was about to kill never becomes zero there.
+/// `get` and `put` may be used in signal handlers, except for the first one (see [`prepare`](Self::prepare)), and a
+/// `put` that may be the last after a `kill`. The child of a fork has the count as it was, with the references of
+/// threads that it does not have: these are never put. A count that another thread was about to kill never becomes
+/// zero there.
 ///
 /// ```
 /// use stillpoint::percpu::RefCount;
@@ -62,13 +63,12 @@ use super::event::{Event, WaiterId};
 #[doc(alias = "percpu_ref")]
 pub struct RefCount {
     count: Count,
-    zero: Event,
 }
 
 impl RefCount {
     /// Creates a count of one, that is alive. Does not allocate.
     pub const fn new() -> Self {
-        Self { count: Count::new(), zero: Event::new() }
+        Self { count: Count::new() }
     }
 
     /// Takes memory now, so that the first [`get`](Self::get) does not: for signal handlers.
@@ -110,26 +110,26 @@ impl RefCount {
     #[inline]
     #[track_caller]
     pub fn put(&self) {
-        if self.count.put() {
-            self.zero.set();
+        if let Some(zero) = self.count.put() {
+            zero::found(zero, &self.count);
         }
     }
 
-    /// Kills the count: [`try_get`](Self::try_get) fails from now on. Puts the initial reference. Returns `false`, without
-    /// an effect, if the count has been killed before, or is being killed.
+    /// Kills the count: [`try_get`](Self::try_get) fails from now on. Puts the initial reference. Returns `false`,
+    /// without an effect, if the count has been killed before, or is being killed.
     ///
     /// # Panics
     ///
-    /// If there were more puts than gets; the count is zero then, as if they were as many. If the kernel denies `membarrier(2)`
-    /// now, although it allowed it before; then the count never becomes zero.
+    /// If there were more puts than gets; the count is zero then, as if they were as many. If the kernel denies
+    /// `membarrier(2)` now, although it allowed it before; then the count never becomes zero.
     #[track_caller]
     pub fn kill(&self) -> bool {
-        match self.count.kill() {
+        match self.count.kill(false) {
             Killed::Again => return false,
             Killed::Pending => {}
-            Killed::Zero => self.zero.set(),
-            Killed::Overdrawn(puts) => {
-                self.zero.set();
+            Killed::Zero(zero) => zero::found(zero, &self.count),
+            Killed::Overdrawn(puts, zero) => {
+                zero::found(zero, &self.count);
                 panic!("a count was killed that had {puts} more puts than gets");
             }
             Killed::Denied => denied(),
@@ -147,10 +147,10 @@ impl RefCount {
         self.count.is_zero()
     }
 
-    /// Blocks until the count has been killed, and all references have been put. **A wait in the thread or task that has a
-    /// reference itself never returns.**
+    /// Blocks until the count has been killed, and all references have been put. **A wait in the thread or task that
+    /// has a reference itself never returns.**
     pub fn wait(&self) {
-        self.zero.wait(None);
+        zero::wait(&self.count, None);
     }
 
     /// [`wait`](Self::wait), but no longer than `timeout`. Returns `true` if all that has happened.
@@ -167,7 +167,7 @@ impl RefCount {
     /// assert!(count.wait_timeout(Duration::from_millis(10)));
     /// ```
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        self.zero.wait(Some(timeout))
+        zero::wait(&self.count, Some(timeout))
     }
 
     /// Returns a future of what [`wait`](Self::wait) waits for, for any executor.
@@ -189,7 +189,7 @@ impl RefCount {
     /// # });
     /// ```
     pub fn zero(&self) -> Zero<'_> {
-        Zero { event: &self.zero, id: 0 }
+        Zero { count: &self.count, id: 0 }
     }
 }
 
@@ -234,7 +234,7 @@ impl Drop for Reference<'_> {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Zero<'a> {
-    event: &'a Event,
+    count: &'a Count,
     id: WaiterId,
 }
 
@@ -242,13 +242,12 @@ impl Future for Zero<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let event = self.event;
-        event.poll(&mut self.id, context)
+        zero::poll(self.count, &mut self.id, context)
     }
 }
 
 impl Drop for Zero<'_> {
     fn drop(&mut self) {
-        self.event.forget(&mut self.id);
+        zero::forget(self.count, &mut self.id);
     }
 }

@@ -1,15 +1,11 @@
-//! Interrupts of the sections of other CPUs, and exclusive access to an area by its stop word. See (6) of [`super::rseq`].
+//! Interrupts of the sections of other CPUs, and exclusive access to a stack by its stop word. See (6) of
+//! [`super::rseq`].
 
-use core::sync::atomic::{AtomicU8, Ordering::*, fence};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*, fence};
 
 use super::owner::{current_owner, died_in_fork};
-use super::rseq::CpuArea;
-use super::rseq::cpu_number::cpu;
 use crate::sync::step;
-use crate::sys::{self, Errno};
-
-/// The word of an area that stops sections, unless it is 0.
-pub const STOP: usize = 0;
+use crate::sys;
 
 /// [`YES`], [`NO`], or 0 before the first try.
 static AVAILABLE: AtomicU8 = AtomicU8::new(0);
@@ -26,53 +22,48 @@ pub fn is_available() -> bool {
     AVAILABLE.load(Relaxed) == YES
 }
 
-/// Interrupts the sections of all CPUs, after a caller has made sure that [`is_available`]. Returns `None` if the kernel
-/// denies that now: then it is not available any more.
+/// Interrupts the sections of all CPUs, after a caller has made sure that [`is_available`]. Returns `None` if the
+/// kernel denies that now: then it is not available any more.
 pub fn interrupt_all() -> Option<()> {
     let result = sys::interrupt_all_sections();
-    if result.is_err() {
+    if result.is_none() {
         AVAILABLE.store(NO, Relaxed);
     }
     // The kernel leaves its own fence out if the process has one thread.
     fence(SeqCst);
-    result.ok()
+    result
 }
 
-/// A CPU's area in which no section commits until this is dropped.
+/// A CPU's stack in which no section commits until this is dropped.
 #[derive(Debug)]
-pub struct Stopped<'a>(&'a CpuArea);
+pub struct Stopped<'a>(&'a AtomicU64);
 
 impl<'a> Stopped<'a> {
-    /// Stops the area of `cpu`. The caller holds a lock, so that one thread at a time does so.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of `membarrier` if the kernel denies it now.
-    pub fn new(areas: &'a [CpuArea], cpu: usize) -> Result<Self, Errno> {
-        let area = &areas[cpu];
+    /// Stops the stack of `cpu` by its word `stop`. The caller holds a lock, so that one thread at a time does so.
+    /// Returns `None` if the kernel denies the interrupt now.
+    pub fn new(stop: &'a AtomicU64, cpu: usize) -> Option<Self> {
         // Relaxed: the system call orders it before the interrupt, and sections that begin after that see it.
-        area.plain[STOP].store(current_owner(), Relaxed);
-        let stopped = Self(area);
+        stop.store(current_owner(), Relaxed);
+        let stopped = Self(stop);
         step!("not-interrupted", sys::interrupt_sections(cpu)?);
-        Ok(stopped)
+        Some(stopped)
     }
 }
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        // Release: publishes the changes of the area; pairs with the Acquire of the stop word in sections.
-        step!("stop-kept", self.0.plain[STOP].store(0, Release));
+        // Release: publishes the changes of the stack; pairs with the Acquire of the stop word in sections.
+        step!("stop-kept", self.0.store(0, Release));
     }
 }
 
-/// Reopens the area of the current CPU if the thread that stopped it died in a fork. To be called after a section has
-/// failed. The areas of other CPUs are reopened when sections fail there.
+/// Reopens a stack, by its word `stop`, if the thread that stopped it died in a fork. To be called for that of the
+/// current CPU after a section has failed. Those of other CPUs are reopened when sections fail there.
 #[cold]
-pub fn reopen(areas: &[CpuArea]) {
-    let Some(area) = areas.get(cpu()) else { return };
-    let stop = area.plain[STOP].load(Relaxed);
-    if died_in_fork(stop) {
-        // A thread that stops the area again has another number. Release: as in `drop`.
-        let _ = area.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
+pub fn reopen(stop: &AtomicU64) {
+    let owner = stop.load(Relaxed);
+    if died_in_fork(owner) {
+        // A thread that stops it again has another number. Release: as in `drop`.
+        let _ = stop.compare_exchange(owner, 0, Release, Relaxed);
     }
 }

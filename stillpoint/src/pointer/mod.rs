@@ -1,8 +1,8 @@
-//! Pointers of one word to values of any size: with a tag, as [`crate::rcu::Atomic`] stores them, or of an erased type,
-//! as callbacks free them.
+//! Pointers of one word to values in boxes: with a tag, as [`crate::rcu::Atomic`] stores them, or to values that may
+//! be unsized, as [`crate::rcu::Rcu`] does.
 
-pub mod erased;
+#[cfg(loom)]
+pub(crate) mod nodes;
 pub mod owned;
-pub mod pointable;
 pub mod shared;
 pub mod thin;

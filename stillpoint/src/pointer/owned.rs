@@ -6,7 +6,6 @@ use core::mem::{self, ManuallyDrop};
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-use super::pointable::Pointable;
 use super::shared::{Pointer, Shared};
 
 /// A node that no other thread has, or has yet: a `Box` of one word, with a [tag](Shared::tag).
@@ -14,30 +13,38 @@ use super::shared::{Pointer, Shared};
 /// ```
 /// use stillpoint::rcu::{Atomic, Owned};
 ///
-/// let mut name = Owned::<str>::init("eth0".into());
+/// let mut name = Owned::new(String::from("eth0"));
 /// name.make_ascii_uppercase();
-/// let mut first: Atomic<str> = Atomic::new(name.with_tag(1));
-/// assert_eq!(first.get_mut().as_ref(), Some("ETH0"));
+/// let mut first = Atomic::<String>::new(name.with_tag(1));
+/// assert_eq!(first.get_mut().as_ref().unwrap(), "ETH0");
 /// // SAFETY: no other pointer has the node.
 /// let name = unsafe { first.take() }.expect("not null");
-/// assert_eq!((&*name, name.tag()), ("ETH0", 1));
+/// assert_eq!((name.as_str(), name.tag()), ("ETH0", 1));
 /// ```
-pub struct Owned<T: ?Sized + Pointable> {
+pub struct Owned<T> {
     /// The address, which is not null, with the tag.
     pointer: NonNull<()>,
     _owns: PhantomData<Box<T>>,
 }
 
 // SAFETY: owns its value, as a `Box` does.
-unsafe impl<T: ?Sized + Pointable + Send> Send for Owned<T> {}
+unsafe impl<T: Send> Send for Owned<T> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Pointable + Sync> Sync for Owned<T> {}
+unsafe impl<T: Sync> Sync for Owned<T> {}
 
-impl<T: ?Sized + Pointable> Owned<T> {
-    /// Allocates a value, which may be unsized: see [`Pointable`].
+impl<T> Owned<T> {
+    /// Allocates `value`.
     #[inline]
-    pub fn init(init: T::Init) -> Self {
-        Self { pointer: T::init(init), _owns: PhantomData }
+    pub fn new(value: T) -> Self {
+        Self::from(Box::new(value))
+    }
+
+    /// Returns the value in its box. The tag is lost.
+    #[inline]
+    pub fn into_box(self) -> Box<T> {
+        let node = ManuallyDrop::new(self).node();
+        // SAFETY: the destructor of `self` does not run.
+        unsafe { in_box(node) }
     }
 
     /// Returns the tag: see [`Shared::tag`].
@@ -62,29 +69,28 @@ impl<T: ?Sized + Pointable> Owned<T> {
     }
 
     #[inline(always)]
-    fn node(&self) -> NonNull<()> {
+    fn node(&self) -> NonNull<T> {
         // SAFETY: the address is not null.
         unsafe { self.as_shared().node().unwrap_unchecked() }
     }
 }
 
-impl<T> Owned<T> {
-    /// Allocates `value`.
-    #[inline]
-    pub fn new(value: T) -> Self {
-        Self::init(value)
-    }
-
-    /// Returns the value in its box. The tag is lost.
-    #[inline]
-    pub fn into_box(self) -> Box<T> {
-        let node = ManuallyDrop::new(self).node();
-        // SAFETY: sized values are in boxes, and the destructor of `self` does not run.
-        unsafe { Box::from_raw(node.cast().as_ptr()) }
-    }
+/// Returns the box of a node.
+///
+/// # Safety
+///
+/// The node is an `Owned`'s, which is not used again.
+#[inline(always)]
+unsafe fn in_box<T>(node: NonNull<T>) -> Box<T> {
+    // SAFETY: the caller's contract; nodes are in boxes.
+    #[cfg(not(loom))]
+    return unsafe { Box::from_raw(node.as_ptr()) };
+    // SAFETY: the caller's contract.
+    #[cfg(loom)]
+    return unsafe { super::nodes::end(node) };
 }
 
-impl<T: ?Sized + Pointable> Shared<'_, T> {
+impl<T> Shared<'_, T> {
     /// Takes the node.
     ///
     /// # Panics
@@ -103,40 +109,42 @@ impl<T: ?Sized + Pointable> Shared<'_, T> {
     }
 }
 
-impl<T: ?Sized + Pointable> Drop for Owned<T> {
+impl<T> Drop for Owned<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the node is this pointer's alone.
-        unsafe { T::drop(self.node()) };
+        drop(unsafe { in_box(self.node()) });
     }
 }
 
-impl<T: ?Sized + Pointable> Deref for Owned<T> {
+impl<T> Deref for Owned<T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the node is this pointer's alone, which is borrowed.
-        unsafe { T::deref(self.node()) }
+        unsafe { self.node().as_ref() }
     }
 }
 
-impl<T: ?Sized + Pointable> DerefMut for Owned<T> {
+impl<T> DerefMut for Owned<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`, exclusively.
-        unsafe { T::deref_mut(self.node()) }
+        unsafe { self.node().as_mut() }
     }
 }
 
 impl<T> From<Box<T>> for Owned<T> {
     #[inline]
     fn from(value: Box<T>) -> Self {
+        #[cfg(loom)]
+        super::nodes::begin(&*value);
         Self { pointer: NonNull::from(Box::leak(value)).cast(), _owns: PhantomData }
     }
 }
 
-impl<T: ?Sized + Pointable> Pointer<T> for Owned<T> {
+impl<T> Pointer<T> for Owned<T> {
     #[inline(always)]
     fn into_word(self) -> *mut () {
         ManuallyDrop::new(self).pointer.as_ptr()
@@ -149,7 +157,7 @@ impl<T: ?Sized + Pointable> Pointer<T> for Owned<T> {
     }
 }
 
-impl<T: ?Sized + Pointable + fmt::Debug> fmt::Debug for Owned<T> {
+impl<T: fmt::Debug> fmt::Debug for Owned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Owned").field("value", &&**self).field("tag", &self.tag()).finish()
     }

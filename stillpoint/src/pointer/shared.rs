@@ -1,17 +1,15 @@
-//! Pointers that a read-side critical section protects, and what [`Shared`] and [`Owned`](super::owned::Owned) have in
-//! common.
+//! Pointers that a read-side critical section protects, and what [`Shared`] and [`Owned`](super::owned::Owned) have
+//! in common.
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-use super::pointable::Pointable;
-
 /// A pointer that is valid during a read-side critical section: to a node or null, with a tag.
 ///
-/// The bits of a pointer below the [alignment](Pointable::ALIGN) of its type are always zero, so they have room for a
-/// number, the *tag*: to mark a node as deleted, for example. Two pointers are equal if their addresses and their tags
-/// are.
+/// The bits of a pointer below the alignment of its type are always zero, so they have room for a
+/// number, the *tag*: to mark a node as deleted, for example. Two pointers are equal if their addresses and their
+/// tags are.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Atomic, Owned};
@@ -36,14 +34,14 @@ use super::pointable::Pointable;
 /// drop(guard);
 /// assert_eq!(node.as_ref(), Some(&7));
 /// ```
-pub struct Shared<'g, T: ?Sized + Pointable> {
+pub struct Shared<'g, T> {
     pointer: *mut (),
     _guard: PhantomData<(&'g (), *const T)>,
 }
 
-impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
+impl<'g, T> Shared<'g, T> {
     /// The bits of the tag.
-    pub(crate) const TAG: usize = T::ALIGN - 1;
+    pub(crate) const TAG: usize = align_of::<T>() - 1;
 
     /// Returns a null pointer without a tag.
     pub const fn null() -> Self {
@@ -78,19 +76,19 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// Returns the node, or `None` if the pointer is null.
     #[inline]
     pub fn as_ref(self) -> Option<&'g T> {
-        // SAFETY: the node was loaded in a section that is open, or from an `Atomic` that is borrowed, for `'g`. It is
-        // freed by `unsafe` functions only, whose callers promise that neither is the case.
-        self.node().map(|node| unsafe { T::deref(node) })
+        #[cfg(loom)]
+        super::nodes::read(self.as_ptr());
+        // SAFETY: the node was loaded in a section that is open, or from an `Atomic` that is borrowed, for `'g`. It
+        // is freed by `unsafe` functions only, whose callers promise that neither is the case.
+        self.node().map(|node| unsafe { node.as_ref() })
     }
 
-    /// Returns the address of the allocation, or `None` if the pointer is null.
+    /// Returns the node as a pointer, or `None` if the pointer is null.
     #[inline(always)]
-    pub(crate) fn node(self) -> Option<NonNull<()>> {
-        NonNull::new(self.with_tag(0).pointer)
+    pub(crate) fn node(self) -> Option<NonNull<T>> {
+        NonNull::new(self.with_tag(0).pointer.cast())
     }
-}
 
-impl<T> Shared<'_, T> {
     /// Returns the address of the node, without the tag.
     #[inline]
     pub fn as_ptr(self) -> *const T {
@@ -109,32 +107,32 @@ impl<T> Shared<'_, T> {
     }
 }
 
-impl<T: ?Sized + Pointable> Clone for Shared<'_, T> {
+impl<T> Clone for Shared<'_, T> {
     #[inline]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T: ?Sized + Pointable> Copy for Shared<'_, T> {}
+impl<T> Copy for Shared<'_, T> {}
 
-impl<T: ?Sized + Pointable> Default for Shared<'_, T> {
+impl<T> Default for Shared<'_, T> {
     /// Returns a null pointer.
     fn default() -> Self {
         Self::null()
     }
 }
 
-impl<T: ?Sized + Pointable> PartialEq for Shared<'_, T> {
+impl<T> PartialEq for Shared<'_, T> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.pointer == other.pointer
     }
 }
 
-impl<T: ?Sized + Pointable> Eq for Shared<'_, T> {}
+impl<T> Eq for Shared<'_, T> {}
 
-impl<T: ?Sized + Pointable> fmt::Debug for Shared<'_, T> {
+impl<T> fmt::Debug for Shared<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
             .field("address", &self.with_tag(0).pointer)
@@ -144,7 +142,7 @@ impl<T: ?Sized + Pointable> fmt::Debug for Shared<'_, T> {
 }
 
 /// [`Owned`](crate::rcu::Owned) or [`Shared`]: what an [`Atomic`](crate::rcu::Atomic) can store.
-pub trait Pointer<T: ?Sized + Pointable>: Sized {
+pub trait Pointer<T>: Sized {
     /// Returns the address with the tag.
     fn into_word(self) -> *mut ();
 
@@ -154,7 +152,7 @@ pub trait Pointer<T: ?Sized + Pointable>: Sized {
     unsafe fn from_word(word: *mut ()) -> Self;
 }
 
-impl<T: ?Sized + Pointable> Pointer<T> for Shared<'_, T> {
+impl<T> Pointer<T> for Shared<'_, T> {
     #[inline(always)]
     fn into_word(self) -> *mut () {
         self.pointer

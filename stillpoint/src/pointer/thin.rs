@@ -5,8 +5,6 @@ use core::marker::PhantomData;
 use core::mem;
 use core::ptr::NonNull;
 
-use super::erased::ErasedPtr;
-
 /// A raw pointer to a value from a `Box<T>`.
 ///
 /// The word is the box's pointer, if that has one word. Otherwise it points to another box, which holds the pointer.
@@ -67,6 +65,18 @@ impl<T: ?Sized> ThinPtr<T> {
         }
     }
 
+    /// Returns the bytes of the value and of the box with its pointer.
+    ///
+    /// # Safety
+    ///
+    /// As for [`as_ptr`](Self::as_ptr), and the value is not borrowed mutably.
+    #[inline]
+    pub unsafe fn bytes(self) -> usize {
+        // SAFETY: the caller's contract.
+        let value = unsafe { size_of_val(&*self.as_ptr()) };
+        value + if Self::IS_BOX { 0 } else { size_of::<*mut T>() }
+    }
+
     /// Returns the box.
     ///
     /// # Safety
@@ -85,31 +95,6 @@ impl<T: ?Sized> ThinPtr<T> {
     }
 }
 
-// SAFETY: without drop glue, dropping a box only frees memory.
-unsafe impl<T: ?Sized> ErasedPtr for ThinPtr<T> {
-    type Value = T;
-    const NEEDS_DROP: bool = mem::needs_drop::<T>();
-
-    #[inline(always)]
-    unsafe fn deref<'a>(word: NonNull<()>) -> &'a T {
-        // SAFETY: the caller's contract.
-        unsafe { &*Self::from_word(word).as_ptr() }
-    }
-
-    #[inline]
-    unsafe fn bytes(word: NonNull<()>) -> usize {
-        // SAFETY: the caller's contract.
-        let value = unsafe { size_of_val(&*Self::from_word(word).as_ptr()) };
-        value + if Self::IS_BOX { 0 } else { size_of::<*mut T>() }
-    }
-
-    #[inline]
-    unsafe fn drop(word: NonNull<()>) {
-        // SAFETY: the caller's contract.
-        drop(unsafe { Self::from_word(word).into_box() });
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use core::any::Any;
@@ -125,7 +110,7 @@ mod tests {
         // SAFETY: from the box, and used no more after `into_box`.
         unsafe {
             assert_eq!(format!("{:?}", &*thin.as_ptr()), text);
-            assert_eq!(ThinPtr::<T>::bytes(thin.word()), bytes);
+            assert_eq!(thin.bytes(), bytes);
             thin.into_box()
         }
     }

@@ -113,9 +113,9 @@ impl<D: StaticDomain<Section = Self>> Handle<D> {
 impl<D: StaticDomain> Handle<D> {
     /// Reports that the thread holds no references, as the compiler checks.
     ///
-    /// Takes a load and a comparison if no grace period has begun since the last report. Otherwise an atomic operation,
-    /// and a system call if a sleeping grace period waits for this thread as the last one. Blocks if the thread has
-    /// deferred callbacks and the backlog exceeds its [limits](crate::Domain::set_limits).
+    /// Takes a load and a comparison if no grace period has begun since the last report. Otherwise an atomic
+    /// operation, and a system call if a sleeping grace period waits for this thread as the last one. Blocks if the
+    /// thread has deferred callbacks and the backlog exceeds its [limits](crate::Domain::set_limits).
     #[doc(alias = "rcu_quiescent_state")]
     #[inline]
     pub fn quiescent(&mut self) {
@@ -129,7 +129,7 @@ impl<D: StaticDomain> Handle<D> {
     fn report_slow(&mut self, counter: u64) {
         self.seen = counter;
         D::shared().readers().quiescent_state(self.reader, counter);
-        if D::shared().core.callbacks.must_throttle(queue_of::<D>(self.reader)) {
+        if D::shared().core.work.callbacks.must_throttle(queue_of::<D>(self.reader)) {
             self.offline(|| ());
         }
     }
@@ -148,9 +148,9 @@ impl<D: StaticDomain> Handle<D> {
     fn go_offline(&self) {
         D::shared().readers().thread_offline(self.reader);
         let queue = queue_of::<D>(self.reader);
-        let callbacks = &D::shared().core.callbacks;
+        let callbacks = &D::shared().core.work.callbacks;
         if callbacks.must_throttle(queue) {
-            callbacks.act(PushAction::Flush, queue, &D::INSTANCE);
+            callbacks.act(PushAction::Flush, queue, D::INSTANCE);
         }
     }
 

@@ -32,14 +32,15 @@
 //! });
 //! ```
 //!
-//! The guide [compares](crate::guide#three-kinds-of-readers) `qsbr` with [`rcu`](crate::rcu) and [`srcu`](crate::srcu).
+//! The guide [compares](crate::guide#three-kinds-of-readers) `qsbr` with [`rcu`](crate::rcu) and
+//! [`srcu`](crate::srcu).
 //!
 //! # Blocking
 //!
 //! An online thread that does not report keeps every grace period of the domain from ending: memory is not freed, and
 //! [`synchronize`] blocks. So code that may block, or runs for long without reading, belongs in [`Handle::offline`]:
-//! I/O, sleeps, waits for locks and condition variables, joins. A thread deadlocks if it waits online for a lock whose
-//! holder waits for a grace period.
+//! I/O, sleeps, waits for locks and condition variables, joins. A thread deadlocks if it waits online for a lock
+//! whose holder waits for a grace period.
 //!
 //! ```
 //! use std::sync::Mutex;
@@ -55,25 +56,25 @@
 //!
 //! # Writers
 //!
-//! Writers use [`Rcu`](crate::rcu::Rcu), [`Retired`](crate::rcu::Retired) and [`GracePeriod`](crate::rcu::GracePeriod)
-//! in a domain of this module: `Rcu::new_in(value, qsbr::Global)`, `GracePeriod::now_in(qsbr::Global)`. The trait
-//! [`Domain`](crate::Domain) has the other operations of [`rcu`](crate::rcu): `qsbr::Global.call(f)`. A thread that
-//! waits must be offline or have no handle: otherwise it would wait for itself, and panics. Callbacks and destructors
-//! run in a worker, which has no handle. `qsbr::Global.barrier()` at the end of `main` waits for those that are still
-//! queued; otherwise they do not run.
+//! Writers use [`Rcu`](crate::rcu::Rcu), [`Retired`](crate::rcu::Retired) and
+//! [`GracePeriod`](crate::rcu::GracePeriod) in a domain of this module: `Rcu::new_in(value, qsbr::Global)`,
+//! `GracePeriod::now_in(qsbr::Global)`. The trait [`Domain`](crate::Domain) has the other operations of
+//! [`rcu`](crate::rcu): `qsbr::Global.call(f)`. A thread that waits must be offline or have no handle: otherwise it
+//! would wait for itself, and panics. Callbacks and destructors run in a worker, which has no handle.
+//! `qsbr::Global.barrier()` at the end of `main` waits for those that are still queued; otherwise they do not run.
 //!
 //! An online thread that defers while the backlog exceeds its [limits](crate::Domain::set_limits) blocks at its next
 //! report.
 //!
 //! # Threads, signals, fork
 //!
-//! A thread has at most one handle in each domain. The handle stays in its thread, which is offline once it is dropped.
-//! A leaked online handle may have lent references for ever: grace periods of the domain wait for it, even after its
-//! thread has exited, and the stall report names the thread. If a late destructor of the thread drops the handle, grace
-//! periods end again.
+//! A thread has at most one handle in each domain. The handle stays in its thread, which is offline once it is
+//! dropped. A leaked online handle may have lent references for ever: grace periods of the domain wait for it, even
+//! after its thread has exited, and the stall report names the thread. If a late destructor of the thread drops the
+//! handle, grace periods end again.
 //!
-//! A signal handler can neither report nor read, as the handle belongs to the code that it interrupts. In the child of
-//! a fork only the forking thread keeps its handle; all else is as for [`rcu`](crate::rcu#fork).
+//! A signal handler can neither report nor read, as the handle belongs to the code that it interrupts. In the child
+//! of a fork only the forking thread keeps its handle; all else is as for [`rcu`](crate::rcu#fork).
 //!
 //! # Trade-offs
 //!
@@ -119,7 +120,8 @@ pub fn register() -> Handle {
 ///
 /// # Panics
 ///
-/// If the calling thread is online, where it would wait for itself (use [`Handle::synchronize`]), and in a stall hook.
+/// If the calling thread is online, where it would wait for itself (use [`Handle::synchronize`]), and in a stall
+/// hook.
 ///
 /// ```
 /// stillpoint::qsbr::synchronize();

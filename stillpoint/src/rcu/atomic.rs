@@ -10,8 +10,8 @@ use super::guard::Global;
 use super::published_ptr::PublishedPtr;
 use crate::Domain;
 use crate::pointer::owned::Owned;
-use crate::pointer::pointable::Pointable;
 use crate::pointer::shared::{Pointer, Shared};
+use crate::sync::const_unless_loom;
 
 /// A pointer that threads load and change at the same time: to a node, or null, with a [tag](Shared::tag).
 ///
@@ -101,21 +101,23 @@ use crate::pointer::shared::{Pointer, Shared};
 /// such domain is safe only because [`retire_shared`](Domain::retire_shared) names the domain. A structure that takes
 /// sections from its callers refuses those of another domain by [`check_section`](Domain::check_section).
 #[doc(alias("epoch", "crossbeam"))]
-pub struct Atomic<T: ?Sized + Pointable, D: Domain = Global> {
+pub struct Atomic<T, D: Domain = Global> {
     pointer: PublishedPtr<()>,
     _pointee: PhantomData<*mut T>,
     _domain: PhantomData<fn() -> D>,
 }
 
 // SAFETY: lends `&T` to several threads (`T: Sync`), and passes nodes from one thread to another (`T: Send`).
-unsafe impl<T: ?Sized + Pointable + Send + Sync, D: Domain> Send for Atomic<T, D> {}
+unsafe impl<T: Send + Sync, D: Domain> Send for Atomic<T, D> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Pointable + Send + Sync, D: Domain> Sync for Atomic<T, D> {}
+unsafe impl<T: Send + Sync, D: Domain> Sync for Atomic<T, D> {}
 
-impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
-    /// Creates a null pointer.
-    pub const fn null() -> Self {
-        Self::from_word(ptr::null_mut())
+impl<T, D: Domain> Atomic<T, D> {
+    const_unless_loom! {
+        /// Creates a null pointer.
+        pub fn null() -> Self {
+            Self::from_word(ptr::null_mut())
+        }
     }
 
     /// Creates a pointer to `new`, an [`Owned`] or a [`Shared`].
@@ -123,8 +125,10 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
         Self::from_word(new.into_word())
     }
 
-    const fn from_word(word: *mut ()) -> Self {
-        Self { pointer: PublishedPtr::new(word), _pointee: PhantomData, _domain: PhantomData }
+    const_unless_loom! {
+        fn from_word(word: *mut ()) -> Self {
+            Self { pointer: PublishedPtr::new(word), _pointee: PhantomData, _domain: PhantomData }
+        }
     }
 
     /// Loads the pointer. Its node can be used until the section ends.
@@ -137,8 +141,8 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     ///
     /// # Safety
     ///
-    /// During `'a`, the result is only compared and stored, unless something else keeps its node: a hazard pointer, or that
-    /// no other thread uses the structure.
+    /// During `'a`, the result is only compared and stored, unless something else keeps its node: a hazard pointer,
+    /// or that no other thread uses the structure.
     #[inline]
     pub unsafe fn load_unprotected<'a>(&self) -> Shared<'a, T> {
         Shared::from_word(self.pointer.load())
@@ -150,8 +154,8 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
         &self.pointer
     }
 
-    /// Stores `new` if the pointer is `current`, tag included, and returns the pointer that it replaced. Needs no section:
-    /// what keeps `current` still does.
+    /// Stores `new` if the pointer is `current`, tag included, and returns the pointer that it replaced. Needs no
+    /// section: what keeps `current` still does.
     ///
     /// # Errors
     ///
@@ -203,45 +207,10 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
         _section: &'g D::Section,
     ) -> Result<Shared<'g, T>, CompareExchangeError<Shared<'g, T>, P>> {
         let new = new.into_word();
-        let result = self.pointer.compare_exchange(current.into_word(), new);
-        // SAFETY: `new` comes from a `P`, and the result is what storing it returned.
-        unsafe { Self::exchanged(new, result) }
-    }
-
-    /// [`compare_exchange`](Self::compare_exchange) that may also return an error if the pointer is `current`: for
-    /// loops.
-    ///
-    /// # Errors
-    ///
-    /// If `new` was not stored.
-    #[inline]
-    pub fn compare_exchange_weak<'g, P: Pointer<T>>(
-        &self,
-        current: Shared<'_, T>,
-        new: P,
-        _section: &'g D::Section,
-    ) -> Result<Shared<'g, T>, CompareExchangeError<Shared<'g, T>, P>> {
-        let new = new.into_word();
-        let result = self.pointer.compare_exchange_weak(current.into_word(), new);
-        // SAFETY: `new` comes from a `P`, and the result is what storing it returned.
-        unsafe { Self::exchanged(new, result) }
-    }
-
-    /// Returns the result of an exchange.
-    ///
-    /// # Safety
-    ///
-    /// `new` comes from [`P::into_word`](crate::pointer::shared::Pointer::into_word), and was stored unless
-    /// `result` is an error.
-    #[inline(always)]
-    unsafe fn exchanged<'g, P: Pointer<T>>(
-        new: *mut (),
-        result: Result<*mut (), *mut ()>,
-    ) -> Result<Shared<'g, T>, CompareExchangeError<Shared<'g, T>, P>> {
-        match result {
+        match self.pointer.compare_exchange(current.into_word(), new) {
             Ok(_) => Ok(Shared::from_word(new)),
             Err(current) => {
-                // SAFETY: the caller's contract.
+                // SAFETY: `new` comes from a `P`, and was not stored.
                 let new = unsafe { P::from_word(new) };
                 Err(CompareExchangeError { current: Shared::from_word(current), new })
             }
@@ -280,14 +249,14 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     }
 }
 
-impl<T: ?Sized + Pointable, D: Domain> Default for Atomic<T, D> {
+impl<T, D: Domain> Default for Atomic<T, D> {
     /// Returns a null pointer.
     fn default() -> Self {
         Self::null()
     }
 }
 
-impl<T: ?Sized + Pointable, D: Domain> fmt::Debug for Atomic<T, D> {
+impl<T, D: Domain> fmt::Debug for Atomic<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Atomic").field(&Shared::<T>::from_word(self.pointer.load())).finish()
     }

@@ -4,6 +4,7 @@
 //! thread-local variable of its own, which begins with [`ThreadWords`].
 
 use core::cell::Cell;
+use core::mem::ManuallyDrop;
 use core::panic::Location;
 use core::ptr::{self, NonNull};
 use core::{fmt, mem};
@@ -15,10 +16,12 @@ use crate::domain::thread::{KeepReader, register, registered_reader};
 use crate::grace_period::engine::GpCookie;
 use crate::grace_period::stall;
 use crate::readers::sections::reader::Reader;
+use crate::readers::sections::registration::unregistered;
+use crate::reclaim::callback::is_running;
 use crate::reclaim::domain::address;
-use crate::reclaim::running;
 use crate::sync::AtomicU64;
 
+pub use crate::grace_period::stall::set_plain_stall_hook;
 pub use crate::readers::sections::registration::{UNREGISTERED, Unregistered};
 
 /// The beginning of the thread-local variable. Initially `reader` is the address of [`UNREGISTERED`].
@@ -94,12 +97,23 @@ pub unsafe fn read_lock_slow(words: NonNull<ThreadWords>) -> Result<(), &'static
     Ok(())
 }
 
+/// Returns a guard of the section that the calling thread is inside of, without looking for its reader: for lookups,
+/// which need the guard's lifetime only.
+///
+/// # Safety
+///
+/// The calling thread stays inside a section of [`Global`] while the guard is used. The guard is neither dropped nor
+/// passed to [`Guard::repin`].
+pub unsafe fn assume_section() -> ManuallyDrop<Guard<Global>> {
+    ManuallyDrop::new(Guard::new(unregistered()))
+}
+
 /// Ends a section of [`Global`]. Returns `false` if the calling thread has none.
 ///
 /// # Safety
 ///
-/// If the calling thread is inside a section, the fast path or [`read_lock_slow`] has begun it, not a [`Guard`], and no
-/// reference that it protects is used any more.
+/// If the calling thread is inside a section, the fast path or [`read_lock_slow`] has begun it, not a [`Guard`], and
+/// no reference that it protects is used any more.
 pub unsafe fn read_unlock() -> bool {
     let own = registered_reader::<Global>().filter(|own| own.in_read_section());
     own.map(|own| drop(Guard::<Global>::new(own))).is_some()
@@ -134,7 +148,7 @@ pub fn why_not_wait<D: Domain>(domain: &D) -> Option<&'static str> {
 
 /// Returns `true` in a callback of `domain`.
 pub fn in_callback_of<D: Domain>(domain: &D) -> bool {
-    running::is_of(address(domain))
+    is_running(address(domain))
 }
 
 /// A [`GracePeriod`] without its domain.

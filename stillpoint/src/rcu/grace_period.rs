@@ -14,25 +14,29 @@ use super::guard::Global;
 use crate::Domain;
 use crate::domain::static_domain::StaticDomain;
 use crate::grace_period::engine::GpCookie;
-use crate::reclaim::domain::{Await, address, assert_may_wait, reader_outside, try_synchronize};
-use crate::reclaim::library_waits::{self, submit_poller};
+use crate::reclaim::domain::{
+    Await, address, assert_may_wait, must_do_without, reader_outside, submit_poller, try_synchronize,
+    try_until,
+};
 use crate::reclaim::poller::{PollResult, WaiterId};
+use crate::reclaim::pool;
 use crate::sync::block_on::block_on;
-use crate::sync::now;
+use crate::sync::{after, now};
 
 /// Nanoseconds between two polls of a thread in [`GracePeriod::wait_timeout`].
 const POLL_INTERVAL: u64 = 1_000_000_000;
 
 /// A cookie: the grace period that ends after every section that was open when the cookie was taken.
 ///
-/// What was unpublished before [`now`](Self::now) has no readers once [`is_elapsed`](Self::is_elapsed) returns `true`.
-/// Any grace period of the domain that begins later counts, whichever caller waits for it; [`start`](Self::start) makes
-/// sure that there is one.
+/// What was unpublished before [`now`](Self::now) has no readers once [`is_elapsed`](Self::is_elapsed) returns
+/// `true`. Any grace period of the domain that begins later counts, whichever caller waits for it;
+/// [`start`](Self::start) makes sure that there is one.
 ///
 /// A cookie is a number, to be stored beside what it protects. Of two cookies of a domain, the smaller one elapses no
-/// later. A cookie that is taken while a grace period is in progress is that of the next one. If the one in progress fails
-/// ([`try_synchronize`](Domain::try_synchronize), which the library's threads call too), the cookie takes two more: it may
-/// not have elapsed after a [`synchronize`](Domain::synchronize), and cookies that are taken later may be smaller.
+/// later. A cookie that is taken while a grace period is in progress is that of the next one. If the one in progress
+/// fails ([`try_synchronize`](Domain::try_synchronize), which the library's threads call too), the cookie takes two
+/// more: it may not have elapsed after a [`synchronize`](Domain::synchronize), and cookies that are taken later may
+/// be smaller.
 ///
 /// ```
 /// use stillpoint::rcu::{self, GracePeriod, Rcu};
@@ -101,21 +105,21 @@ impl GracePeriod {
 impl<D: Domain> GracePeriod<D> {
     /// [`now`](Self::now) in `domain`.
     pub fn now_in(domain: D) -> Self {
-        Self { cookie: domain.core().engine.snapshot(), domain }
+        Self { cookie: domain.engine().snapshot(), domain }
     }
 
     /// [`start`](Self::start) in `domain`.
     pub fn start_in(domain: D) -> Self {
         let this = Self::now_in(domain);
         this.domain.register_for_fork();
-        this.domain.core().poller.start(this.cookie, || submit_poller(&this.domain));
+        this.domain.work().poller.start(this.cookie, || submit_poller(&this.domain));
         this
     }
 
     /// Returns `true` once the grace period has ended. Takes one load, and may be called anywhere.
     #[inline]
     pub fn is_elapsed(&self) -> bool {
-        self.domain.core().engine.is_done(self.cookie)
+        self.domain.engine().is_done(self.cookie)
     }
 
     /// Blocks until the grace period has ended. Shares grace periods with all other waiters.
@@ -127,14 +131,15 @@ impl<D: Domain> GracePeriod<D> {
     pub fn wait(&self) {
         let own = reader_outside(&self.domain, "GracePeriod::wait()");
         if !self.is_elapsed() {
-            self.domain.core().engine.wait_for(own, self.cookie);
+            self.domain.engine().wait_for(own, self.cookie);
         }
     }
 
     /// Blocks until the grace period has ended, for at most `timeout`. Returns `true` if it has ended.
     ///
     /// A thread of the library waits for the grace period, as for a future. If none can be started, this may exceed
-    /// `timeout` and block as long as [`wait`](Self::wait).
+    /// `timeout` and block as long as [`wait`](Self::wait). After [`start_no_threads`](super::start_no_threads) it
+    /// tries the grace period each millisecond instead.
     ///
     /// # Panics
     ///
@@ -156,8 +161,11 @@ impl<D: Domain> GracePeriod<D> {
     #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         assert_may_wait(&self.domain, "GracePeriod::wait_timeout()");
-        // A time that the clock cannot express is never reached.
-        let until = u64::try_from(timeout.as_nanos()).ok().and_then(|timeout| now().checked_add(timeout));
+        let until = after(timeout);
+        if pool::starts_none() {
+            self.domain.register_for_fork();
+            return try_until(&self.domain, self.cookie, until);
+        }
         let mut future = self.clone().into_future();
         let mut is_ready =
             |waker: &Waker| Pin::new(&mut future).poll(&mut Context::from_waker(waker)).is_ready();
@@ -171,7 +179,7 @@ impl<D: Domain> GracePeriod<D> {
                 return false;
             }
             // Polls look after the library's threads: this one may be the last that can.
-            next_poll = library_waits::must_retry().then(|| now() + POLL_INTERVAL);
+            next_poll = pool::may_want_timer().then(|| now() + POLL_INTERVAL);
         }
     }
 
@@ -209,24 +217,24 @@ impl<D: Domain> Elapse<D> {
         if period.is_elapsed() {
             return Poll::Ready(());
         }
-        let core = period.domain.core();
+        let (engine, poller) = (period.domain.engine(), &period.domain.work().poller);
         let submit = || submit_poller(&period.domain);
-        match core.poller.poll(&core.engine, period.cookie, id, context.waker(), submit) {
-            PollResult::Elapsed => Poll::Ready(()),
+        match poller.poll(engine, period.cookie, id, context.waker(), submit) {
+            PollResult::Ended => Poll::Ready(()),
             PollResult::Pending => {
                 // Its poller may be parked, and no thread resume it.
-                if !library_waits::must_do_without() {
+                if !must_do_without() {
                     return Poll::Pending;
                 }
                 _ = try_synchronize(&period.domain);
                 if !period.is_elapsed() {
                     return Poll::Pending;
                 }
-                core.poller.cancel(period.cookie, mem::take(id));
+                poller.cancel(period.cookie, mem::take(id));
                 Poll::Ready(())
             }
-            PollResult::NoPoller => {
-                core.engine.wait_for(own, period.cookie);
+            PollResult::Dismissed => {
+                engine.wait_for(own, period.cookie);
                 Poll::Ready(())
             }
         }
@@ -245,7 +253,7 @@ impl<D: Domain> Drop for Elapse<D> {
     fn drop(&mut self) {
         // The poller itself removes the waiters of a grace period that has elapsed.
         if self.id != 0 && !self.period.is_elapsed() {
-            self.period.domain.core().poller.cancel(self.period.cookie, self.id);
+            self.period.domain.work().poller.cancel(self.period.cookie, self.id);
         }
     }
 }

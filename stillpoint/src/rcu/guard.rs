@@ -5,7 +5,6 @@ use core::marker::PhantomData;
 use core::panic::Location;
 use core::ptr;
 
-use crate::EnterSection;
 use crate::domain::static_domain::{DropBeforeAwaitOrUseSrcu, StaticDomain};
 use crate::domain::thread::{
     KeepReader, in_read_section, own_reader, queue_of, reader_registered_at, registered_reader,
@@ -14,64 +13,6 @@ use crate::domain::thread::{
 use crate::readers::sections::reader::{ExitPath, Reader};
 use crate::readers::sections::registration;
 use crate::reclaim::queue::PushAction;
-
-/// A domain of [`crate::rcu`]: readers, and grace periods that wait for these readers only.
-///
-/// Most programs need only [`Global`]. A further domain, defined by [`domain!`](crate::domain), keeps long sections in
-/// one part of a program from delaying another part. It is a type without data, so the compiler refuses a guard of
-/// another domain, at no cost at run time.
-///
-/// ```
-/// use stillpoint::rcu::Rcu;
-///
-/// stillpoint::domain! {
-///     /// Routing tables.
-///     pub struct Routes;
-/// }
-///
-/// let table = Rcu::new_in(vec![1, 2, 3], Routes);
-/// let guard = Routes::enter();
-/// assert_eq!(table.load(&guard).len(), 3);
-/// ```
-///
-/// # Safety
-///
-/// Only [`domain!`](crate::domain) may implement it; it gives each type its own state.
-pub unsafe trait RcuDomain: StaticDomain<Section = Guard<Self>> {
-    /// Begins a read-side critical section: see [`rcu::enter`](super::enter).
-    #[inline]
-    #[track_caller]
-    fn enter() -> Guard<Self> {
-        let reader = Self::with_thread_state(|local| local.registration.fast());
-        let guard = if registration::enter_or_nest(reader, Self::shared().readers().counter()) {
-            Guard::new(reader)
-        } else {
-            enter_slow(Location::caller())
-        };
-        #[cfg(feature = "section-locations")]
-        guard.reader.section_begun_at(Location::caller());
-        guard
-    }
-
-    /// Registers the calling thread now: see [`rcu::register`](super::register).
-    #[track_caller]
-    fn register() {
-        // A signal handler whose section ends meanwhile does not release the reader.
-        let _stays = KeepReader::<Self>::if_ended();
-        own_reader::<Self>();
-    }
-
-    /// Hints that the calling thread will not read for a while: see [`rcu::hint_idle`](super::hint_idle).
-    fn hint_idle() {
-        let registry = Self::shared().readers().registry();
-        while_it_stays::<Self, _>(|| Self::with_thread_state(|local| local.registration.hint_idle(registry)));
-    }
-
-    /// Returns `true` inside a read-side critical section.
-    fn in_read_section() -> bool {
-        in_read_section::<Self>()
-    }
-}
 
 /// An open read-side critical section of the domain `D`. Dropping the guard ends the section.
 ///
@@ -100,13 +41,63 @@ pub unsafe trait RcuDomain: StaticDomain<Section = Guard<Self>> {
 /// std::thread::spawn(move || drop(guard));
 /// ```
 #[must_use = "the section ends when the guard is dropped"]
-pub struct Guard<D: RcuDomain = Global> {
+pub struct Guard<D: StaticDomain = Global> {
     reader: &'static Reader,
     /// Only its thread may use the reader's fast paths.
     _thread: PhantomData<(*mut DropBeforeAwaitOrUseSrcu, D)>,
 }
 
-impl<D: RcuDomain> Guard<D> {
+/// For the macro. Generic code uses [`EnterSection`](crate::EnterSection).
+#[doc(hidden)]
+impl<D: StaticDomain> Guard<D> {
+    /// Begins a read-side critical section: see [`rcu::enter`](super::enter).
+    #[inline]
+    #[track_caller]
+    pub fn enter() -> Self
+    where
+        D: StaticDomain<Section = Self>,
+    {
+        let reader = D::with_thread_state(|local| local.registration.fast());
+        let guard = if registration::enter_or_nest(reader, D::shared().readers().counter()) {
+            Self::new(reader)
+        } else {
+            enter_slow(Location::caller())
+        };
+        #[cfg(feature = "section-locations")]
+        guard.reader.section_begun_at(Location::caller());
+        guard
+    }
+
+    /// Registers the calling thread now: see [`rcu::register`](super::register).
+    #[track_caller]
+    pub fn register()
+    where
+        D: StaticDomain<Section = Self>,
+    {
+        // A signal handler whose section ends meanwhile does not release the reader.
+        let _stays = KeepReader::<D>::if_ended();
+        own_reader::<D>();
+    }
+
+    /// Hints that the calling thread will not read for a while: see [`rcu::hint_idle`](super::hint_idle).
+    pub fn hint_idle()
+    where
+        D: StaticDomain<Section = Self>,
+    {
+        let registry = D::shared().readers().registry();
+        while_it_stays::<D, _>(|| D::with_thread_state(|local| local.registration.hint_idle(registry)));
+    }
+
+    /// Returns `true` inside a read-side critical section.
+    pub fn in_read_section() -> bool
+    where
+        D: StaticDomain<Section = Self>,
+    {
+        in_read_section::<D>()
+    }
+}
+
+impl<D: StaticDomain> Guard<D> {
     /// The guard of a section that the calling thread has begun with `reader`.
     #[inline(always)]
     pub(super) fn new(reader: &'static Reader) -> Self {
@@ -116,8 +107,8 @@ impl<D: RcuDomain> Guard<D> {
     /// Ends the section and begins a new one, if this is the thread's only guard: for long loops of reads.
     ///
     /// Grace periods that began before no longer wait for this thread. The compiler ensures that references loaded
-    /// through the guard are not used afterwards. Takes a few loads if no grace period has begun since the section did.
-    /// May block where dropping the guard would; while it blocks, the section has ended.
+    /// through the guard are not used afterwards. Takes a few loads if no grace period has begun since the section
+    /// did. May block where dropping the guard would; while it blocks, the section has ended.
     ///
     /// ```
     /// use stillpoint::rcu::{self, Rcu};
@@ -139,7 +130,7 @@ impl<D: RcuDomain> Guard<D> {
     }
 }
 
-impl<D: RcuDomain> Drop for Guard<D> {
+impl<D: StaticDomain> Drop for Guard<D> {
     #[inline]
     fn drop(&mut self) {
         #[cfg(feature = "section-locations")]
@@ -150,42 +141,21 @@ impl<D: RcuDomain> Drop for Guard<D> {
     }
 }
 
-impl<D: RcuDomain> fmt::Debug for Guard<D> {
+impl<D: StaticDomain> fmt::Debug for Guard<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").field("domain", &D::name()).finish_non_exhaustive()
     }
 }
 
-// SAFETY: a guard ends its section when it is dropped.
-unsafe impl<D: RcuDomain> EnterSection for D {
-    type Guard<'a> = Guard<D>;
-
-    #[inline(always)]
-    #[track_caller]
-    fn enter_section(&self) -> Guard<D> {
-        D::enter()
-    }
-}
-
 /// Begins a section in a thread that does not take the fast path.
 ///
-/// With full fences, all sections begin here. It calls nothing where they do, and so saves no registers. It is compiled
-/// to the same instructions without `#[cold]`, which keeps it out of its callers' way.
+/// With full fences, all sections begin here. It calls nothing where they do, and so saves no registers. It is
+/// compiled to the same instructions without `#[cold]`, which keeps it out of its callers' way.
 #[cold]
 #[inline(never)]
-fn enter_slow<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
+fn enter_slow<D: StaticDomain>(site: &'static Location<'static>) -> Guard<D> {
     let counter = D::shared().readers().counter();
     match D::with_thread_state(|local| local.registration.enter_with_full_fence(counter)) {
-        Some(reader) => Guard::new(reader),
-        None => enter_registered(site),
-    }
-}
-
-/// [`enter_slow`] in a thread that does not begin sections with a full fence, as with the fence backend `signal`.
-#[inline(never)]
-fn enter_registered<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
-    let counter = D::shared().readers().counter();
-    match D::with_thread_state(|local| local.registration.enter_fenced(counter)) {
         Some(reader) => Guard::new(reader),
         None => enter_first(site),
     }
@@ -194,7 +164,7 @@ fn enter_registered<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> 
 /// Begins a section in a thread that is not registered, is idle, or has run its destructors.
 #[cold]
 #[inline(never)]
-fn enter_first<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
+fn enter_first<D: StaticDomain>(site: &'static Location<'static>) -> Guard<D> {
     // A signal handler whose section ends here does not release the reader.
     let _stays = KeepReader::<D>::if_ended();
     let reader = reader_registered_at::<D>(site);
@@ -203,7 +173,7 @@ fn enter_first<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
 }
 
 /// Begins a section in the calling thread, whose reader this is.
-fn enter_with<D: RcuDomain>(reader: &'static Reader) {
+fn enter_with<D: StaticDomain>(reader: &'static Reader) {
     let readers = D::shared().readers();
     D::with_thread_state(|local| {
         local.registration.enter_registered(readers.registry(), reader, readers.counter())
@@ -222,8 +192,8 @@ pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
     D::shared().readers().exit_slow(reader);
     if reader.take_reclaim() {
         // The thread keeps the reader until then.
-        let callbacks = &D::shared().core.callbacks;
-        while_it_stays::<D, _>(|| callbacks.act(PushAction::Flush, queue_of::<D>(reader), &D::INSTANCE));
+        let callbacks = &D::shared().core.work.callbacks;
+        while_it_stays::<D, _>(|| callbacks.act(PushAction::Flush, queue_of::<D>(reader), D::INSTANCE));
     }
     #[cfg(stillpoint_portable)]
     crate::domain::thread::leave_if_forgotten::<D>(reader);
@@ -231,7 +201,7 @@ pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
 
 /// The slow path of [`Guard::repin`]. The guard is the only one of its thread.
 #[cold]
-fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
+fn repin_slow<D: StaticDomain>(reader: &'static Reader) {
     if !reader.must_leave() {
         return exit_slow::<D>(reader);
     }

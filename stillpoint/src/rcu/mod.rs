@@ -2,10 +2,10 @@
 //!
 //! A reader begins a *read-side critical section* ([`enter`]), a section for short. It loads pointers ([`Rcu::load`])
 //! and uses the values behind them until it drops the guard. A writer publishes a new value ([`Rcu::replace`]) and
-//! disposes of the old one after a grace period: when every section that was open at the replacement has ended. Readers
-//! write only to a cache line of their own, take no lock and execute no fence. Instead, each grace period makes every
-//! running thread of the process execute a fence, by one call of [`fence::heavy`](crate::fence::heavy), or two if
-//! readers hold it up.
+//! disposes of the old one after a grace period: when every section that was open at the replacement has ended.
+//! Readers write only to a cache line of their own, take no lock and execute no fence. Instead, each grace period
+//! makes every running thread of the process execute a fence, by one call of [`fence::heavy`](crate::fence::heavy),
+//! or two if readers hold it up.
 //!
 //! ```
 //! use std::thread;
@@ -44,8 +44,8 @@
 //! # Threads
 //!
 //! A thread registers itself at its first read, and unregisters when it exits. Destructors of thread-specific data
-//! (`pthread_key_create(3)`) may read and defer too. A thread that uses a domain for the *first* time in the last round
-//! of these destructors, the fourth in glibc, leaks its reader record.
+//! (`pthread_key_create(3)`) may read and defer too. A thread that uses a domain for the *first* time in the last
+//! round of these destructors, the fourth in glibc, leaks its reader record.
 //!
 //! A global allocator may read in any of its calls, even in the first one of the process.
 //!
@@ -74,33 +74,35 @@
 //! thread appends to its own queue, by a few plain stores. A worker thread, started by the first callback of the
 //! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, the grace
 //! periods that it leads begin at least a millisecond apart, so that a busy writer causes a few thousand interrupts a
-//! second on each CPU, not tens of thousands. Threads that retire very much also lead grace periods of their own. While
-//! they run all that they retire ([`DeferOptions::run_on_retiring_thread`]), the worker leaves it to them, and looks
-//! every four milliseconds whether it is needed. The worker's first grace period begins after 0.1 ms. So if a thread
-//! defers something and then calls [`synchronize`], the grace period of that call serves both. [`DeferOptions::lazy`]
-//! lets a callback wait for others; [`barrier`] waits until all have run.
+//! second on each CPU, not tens of thousands. Threads that retire very much also lead grace periods of their own.
+//! While they run all that they retire ([`DeferOptions::run_on_retiring_thread`]), the worker leaves it to them, and
+//! looks every four milliseconds whether it is needed. The worker's first grace period begins after 0.1 ms. So if a
+//! thread defers something and then calls [`synchronize`], the grace period of that call serves both. [`barrier`]
+//! waits until all have run.
 //!
 //! **The end of the program does not wait for them**: what is still queued when `main` returns neither runs nor is
-//! dropped. If that matters, end `main` with [`barrier`], and with [`Domain::barrier`](crate::Domain::barrier) for each
-//! further domain.
+//! dropped. If that matters, end `main` with [`barrier`], and with [`Domain::barrier`](crate::Domain::barrier) for
+//! each further domain.
 //!
 //! | thread | work |
 //! |---|---|
 //! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
 //! | the retiring thread | frees its values without destructors; runs destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
-//! The backlog is bounded ([`Domain::set_limits`](crate::Domain::set_limits)): above the limit, a retiring thread blocks until less is left, but for ten
-//! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, by about a mebibyte a second.
-//! What values own on the heap counts for [types that the library knows](known_heap_bytes), and where the
-//! program [says it](DeferOptions::heap_bytes); of other values a stalled reader holds up a bounded *number*
-//! ([`Limits`](Limits#what-a-value-counts-for)). A callback that blocks delays callbacks of its own domain only, since
-//! each domain with queued callbacks has its own worker. Domains with nothing but lazy callbacks share two threads until
-//! these must run. One idle worker thread is kept for all domains.
+//! The backlog is bounded ([`Domain::set_limits`](crate::Domain::set_limits)): above the limit, a retiring thread
+//! blocks until less is left, but for ten seconds at most. A reader that stalls for longer lets the backlog grow past
+//! the limit, by about a mebibyte a second. Or calls never block, and tasks [wait](crate::Domain::below_limit). What
+//! values own on the heap counts for [types that the library knows](known_heap_bytes), and where the program [says
+//! it](DeferOptions::heap_bytes); of other values a stalled reader holds up a bounded *number*
+//! ([`Limits`](Limits#what-a-value-counts-for)). A callback that blocks delays callbacks of its own domain only, and
+//! those of others by ten milliseconds: as many domains as there are CPUs have workers of their own, and all others
+//! share one, or get another ten milliseconds after that has blocked. One idle worker thread is kept for all domains.
+//! None is ever started after [`start_no_threads`].
 //!
-//! Workers do not inherit how the thread that defers first is scheduled. They have the normal policy, and the CPUs and
-//! the nice value of the main thread. If the main thread is bound to one CPU, they have the CPUs with which the program
-//! was started. Where the system denies that (a lower nice value takes a privilege), they inherit it after all. Workers
-//! block all signals: see [`call`].
+//! Workers do not inherit how the thread that defers first is scheduled. They have the normal policy, and the CPUs
+//! and the nice value of the main thread. If the main thread is bound to one CPU, they have the CPUs with which the
+//! program was started. Where the system denies that (a lower nice value takes a privilege), they inherit it after
+//! all. Workers block all signals: see [`call`].
 //!
 //! # Linked nodes
 //!
@@ -109,11 +111,12 @@
 //!
 //! # Waiting
 //!
-//! There is no separate expedited grace period: each one is expedited. One that no reader delays takes little more than
-//! its `membarrier` call: some microseconds if no other thread of the process runs, and 15 to 30 us next to running
-//! ones (measured in virtual machines). It interrupts only other CPUs that run this process. If some threads cannot
-//! tolerate interrupts, the whole process must do without `rcu`, `srcu` and [`fence::heavy`](crate::fence::heavy), and
-//! wait in [`qsbr::synchronize`](crate::qsbr::synchronize): workers of callbacks issue heavy fences in `qsbr` too.
+//! There is no separate expedited grace period: each one is expedited. One that no reader delays takes little more
+//! than its `membarrier` call: some microseconds if no other thread of the process runs, and 15 to 30 us next to
+//! running ones (measured in virtual machines). It interrupts only other CPUs that run this process. If some threads
+//! cannot tolerate interrupts, the whole process must do without `rcu`, `srcu` and
+//! [`fence::heavy`](crate::fence::heavy), and wait in [`qsbr::synchronize`](crate::qsbr::synchronize): workers of
+//! callbacks issue heavy fences in `qsbr` too.
 //!
 //! # Stalls
 //!
@@ -141,10 +144,10 @@
 //! The child of a `fork` can use the library at once, whatever other threads of its parent were doing. It starts with
 //! one thread, which is still inside the sections in which it forked.
 //!
-//! - *Callbacks deferred before the fork run in the parent only.* The child neither runs nor drops its copies, and its
-//!   [`barrier`] does not wait for them. The child starts workers of its own.
-//! - Sections of other threads are over in the child. References that they lent to the forking thread must not be used
-//!   there.
+//! - *Callbacks deferred before the fork run in the parent only.* The child neither runs nor drops its copies, and
+//!   its [`barrier`] does not wait for them. The child starts workers of its own.
+//! - Sections of other threads are over in the child. References that they lent to the forking thread must not be
+//!   used there.
 //! - Futures that were polled before the fork must be polled again in the child to be woken there.
 //! - Callbacks, destructors of retired values, wakers and [stall hooks](set_stall_hook) may fork, but must not return
 //!   in the child, which must `exec` or `_exit`.
@@ -157,22 +160,27 @@
 //!
 //! # Trade-offs
 //!
-//! - A long section delays every grace period of its domain, and so the freeing of memory. It delays other readers only
-//!   by the yield below, and by the limit of the backlog if they retire values.
+//! - A long section delays every grace period of its domain, and so the freeing of memory. It delays other readers
+//!   only by the yield below, and by the limit of the backlog if they retire values.
 //! - A reader that a sleeping grace period waits for counts down when it leaves its section, and yields its CPU
-//!   (`sched_yield(2)`); the last one wakes the leader. Where threads outnumber CPUs, a reader may thus lose its CPU for
-//!   a time slice: the writer's latency is bought with the reader's.
+//!   (`sched_yield(2)`); the last one wakes the leader. Where registered threads outnumber CPUs, those that the grace
+//!   period does not wait for yield too, each when it next leaves a section, and up to three times. A reader may thus
+//!   lose its CPU for a few time slices: the writer's latency is bought with the reader's. Threads with a real-time
+//!   policy do not yield, as that would be for longer; idle threads that are registered count, until they call
+//!   [`hint_idle`].
 //! - [`synchronize`] costs a heavy fence, a look at each registered thread that is not idle ([`hint_idle`]), and the
-//!   rest of the longest open section. Concurrent callers share that cost; consecutive calls do not. A writer in a loop
-//!   should drop the [`Retired`] instead of waiting.
+//!   rest of the longest open section. Concurrent callers share that cost; consecutive calls do not. A writer in a
+//!   loop should drop the [`Retired`] instead of waiting.
 //! - Two threads deadlock if one waits for a grace period of domain B inside a section of domain A, and the other for
-//!   one of A inside a section of B. Waiting inside a section of the *same* domain panics. Likewise for callbacks that
-//!   call [`barrier`]: two that wait for each other's domains deadlock, one that waits for its own panics.
-//! - One worker runs the callbacks of a domain one after the other, since the thread that deferred one may hold a lock
-//!   that the callback takes. A program that defers faster is throttled. Values without destructors, and those with
-//!   [`DeferOptions::run_on_retiring_thread`], are freed by the threads that retire them, several times faster.
-//! - The readers' orderings rely on the compiler fence and on `membarrier`, which the language's memory model does not
-//!   cover. They are measured and tested on x86-64 only. `docs/proof.md` says what has been checked and how.
+//!   one of A inside a section of B. Waiting inside a section of the *same* domain panics. Likewise for callbacks
+//!   that call [`barrier`]: two that wait for each other's domains deadlock, one that waits for its own panics. A
+//!   barrier may also wait for a section that begins after it: so no section waits for a thread that is inside
+//!   `barrier`.
+//! - One worker runs the callbacks of a domain one after the other, since the thread that deferred one may hold a
+//!   lock that the callback takes. A program that defers faster is throttled. Values without destructors, and those
+//!   with [`DeferOptions::run_on_retiring_thread`], are freed by the threads that retire them, several times faster.
+//! - The readers' orderings rely on the compiler fence and on `membarrier`, which the language's memory model does
+//!   not cover. They are measured and tested on x86-64 only. `docs/proof.md` says what has been checked and how.
 //!
 //! # Sources
 //!
@@ -199,33 +207,33 @@ mod retired;
 mod tests;
 
 use crate::Domain as _;
-use crate::reclaim::heap_bytes;
+use crate::domain::options::known;
+use crate::reclaim::pool;
 
 pub use atomic::Atomic;
 pub use exchange_error::CompareExchangeError;
 pub use grace_period::{Elapse, GracePeriod};
-pub use guard::{Global, Guard, RcuDomain};
+pub use guard::{Global, Guard};
 pub use option::RcuOption;
 pub use pointer::Rcu;
 pub use reference::Ref;
 pub use retired::{Reclaim, Retired};
 
+pub use crate::domain::options::DeferOptions;
 pub use crate::domain::static_domain::StaticDomain;
+pub use crate::domain::stats::Stats;
 pub use crate::grace_period::stall::{
     Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook,
 };
 pub use crate::pointer::owned::Owned;
-pub use crate::pointer::pointable::Pointable;
 pub use crate::pointer::shared::Shared;
 pub use crate::reclaim::backlog::Limits;
-pub use crate::reclaim::options::DeferOptions;
-pub use crate::reclaim::stats::Stats;
 
 // For the macros that define domains.
 #[doc(hidden)]
 pub use crate::domain::static_domain::{DomainState, HazardState, ThreadState};
 #[doc(hidden)]
-pub use crate::readers::sections::scan::ReaderProtocol;
+pub use crate::readers::sections::protocol::ReaderProtocol;
 
 /// Begins a read-side critical section, which ends when the guard is dropped.
 ///
@@ -245,8 +253,8 @@ pub fn enter() -> Guard {
 
 /// Blocks until every section that is open now has ended.
 ///
-/// Concurrent callers share grace periods. Deferred callbacks are not waited for. While a leaked guard keeps a section
-/// open, this does not return: see [stalls](self#stalls).
+/// Concurrent callers share grace periods. Deferred callbacks are not waited for. While a leaked guard keeps a
+/// section open, this does not return: see [stalls](self#stalls).
 ///
 /// # Panics
 ///
@@ -273,13 +281,13 @@ pub fn synchronize() {
 /// backlog is above its limit: see [`Domain::set_limits`](crate::Domain::set_limits). With options:
 /// [`Domain::call_with`](crate::Domain::call_with) of [`Global`].
 ///
-/// Callbacks of one thread run in order, one after the other; callbacks of several threads run in any order. A panic in a
-/// callback is caught and counted ([`Stats::panics`]), and a line on standard error names its domain and its type. If
-/// `f` forks, the child must `exec` or `_exit`.
+/// Callbacks of one thread run in order, one after the other; callbacks of several threads run in any order. A panic
+/// in a callback is caught and counted ([`Stats::panics`]), and a line on standard error names its domain and its
+/// type. If `f` forks, the child must `exec` or `_exit`.
 ///
 /// **A process that `f` starts blocks all signals**, as the worker does, so `SIGTERM` does not end it:
-/// [`Command`](std::process::Command) leaves the mask as it is. Start processes in a thread of the program instead, or
-/// unblock the signals in the child, by `sigprocmask(2)` in
+/// [`Command`](std::process::Command) leaves the mask as it is. Start processes in a thread of the program instead,
+/// or unblock the signals in the child, by `sigprocmask(2)` in
 /// [`pre_exec`](std::os::unix::process::CommandExt::pre_exec).
 ///
 /// A closure of at most one word needs no allocation. If there is no worker, and none can be started, `f` waits until
@@ -310,8 +318,8 @@ pub fn call(f: impl FnOnce() + Send + 'static) {
 /// For a box whose destructor releases something that readers use. A value that readers reference is retired by
 /// dropping what [`Rcu::replace`] returns, or by [`Domain::retire_shared`](crate::Domain::retire_shared).
 ///
-/// A value without a destructor (no drop glue) is freed by the thread that retired it if that thread continues to retire,
-/// or else by the worker.
+/// A value without a destructor (no drop glue) is freed by the thread that retired it if that thread continues to
+/// retire, or else by the worker.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -340,28 +348,25 @@ pub fn retire<T: Send + 'static>(value: Box<T>) {
 /// ```
 /// use stillpoint::rcu::{self, Atomic, DeferOptions, Owned, Shared};
 ///
-/// let current: Atomic<[u8]> = Atomic::new(Owned::init(vec![1, 2, 3]));
+/// let current: Atomic<[u8; 3]> = Atomic::new(Owned::new([1, 2, 3]));
 /// let guard = rcu::enter();
 /// let old = current.swap(Shared::null(), &guard);
 /// // SAFETY: no other pointer led to the node.
 /// unsafe { rcu::retire_shared(old, DeferOptions::new()) };
-/// assert_eq!(old.as_ref(), Some(&[1, 2, 3][..])); // until the guard is dropped
+/// assert_eq!(old.as_ref(), Some(&[1, 2, 3])); // until the guard is dropped
 /// ```
 #[inline]
 #[track_caller]
-pub unsafe fn retire_shared<T>(node: Shared<'_, T>, options: DeferOptions)
-where
-    T: ?Sized + Pointable + Send + 'static,
-{
+pub unsafe fn retire_shared<T: Send + 'static>(node: Shared<'_, T>, options: DeferOptions) {
     // SAFETY: the caller's contract.
     unsafe { Global.retire_shared(node, options) };
 }
 
 /// Runs or hands over what the calling thread has deferred. Returns `true` if any of it is left.
 ///
-/// Runs what is ready and [may run on this thread](DeferOptions::run_on_retiring_thread). Outside sections it tries to
-/// complete a grace period for that first, and gives up if a reader blocks it. The worker runs the rest soon, also if
-/// it was [lazy](DeferOptions::lazy). Never blocks, except in destructors that it runs.
+/// Runs what is ready and [may run on this thread](DeferOptions::run_on_retiring_thread). Outside sections it tries
+/// to complete a grace period for that first, and gives up if a reader blocks it. The worker runs the rest. Never
+/// blocks, except in destructors that it runs.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -377,11 +382,11 @@ pub fn flush() -> bool {
 
 /// Blocks until all callbacks have run, and all retired values have been dropped, that any thread deferred before.
 ///
-/// Call it before code or data goes away that callbacks use, at the end of a test, and at the end of `main`: the end of
-/// the program does not wait for what is still queued. (What callbacks themselves defer needs another call.) Callbacks of *other* domains may
-/// call it: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains that domain
-/// wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain deadlock, as two
-/// threads that join each other.
+/// Call it before code or data goes away that callbacks use, at the end of a test, and at the end of `main`: the end
+/// of the program does not wait for what is still queued. (What callbacks themselves defer needs another call.)
+/// Callbacks of *other* domains may call it: the destructor of a structure that owns an
+/// [`srcu::Domain`](crate::srcu::Domain) drains that domain wherever the destructor runs. Two callbacks that each
+/// wait for the callbacks of the other's domain deadlock, as two threads that join each other.
 ///
 /// # Panics
 ///
@@ -403,6 +408,37 @@ pub fn barrier() {
     Global.barrier();
 }
 
+/// From now on, the library starts no thread in this process, nor in children of its forks, for any domain. Threads
+/// that it has started stay: call this first.
+///
+/// For language runtimes, plugins, and other code that does not own its process. There is no way back. The program
+/// does the worker's work:
+///
+/// | call | without threads |
+/// |---|---|
+/// | [`Domain::poll`](crate::Domain::poll) | runs what is deferred, a bounded amount at a time |
+/// | [`barrier`] | runs it all in its caller, whatever thread deferred it |
+/// | [`call`], [`retire`], and others that defer | run what [may run there](DeferOptions), as always; the rest waits |
+/// | those above the [limits](crate::Domain::set_limits) | wait for one grace period, at most as long as else, free what they may, and go on |
+/// | futures of grace periods and barriers | block in their first poll |
+/// | [`Domain::below_limit`](crate::Domain::below_limit) | is ready above the limits, too |
+/// | [`GracePeriod::start`] | starts nothing |
+///
+/// ```
+/// use stillpoint::Domain as _;
+/// use stillpoint::rcu::{self, Global, Rcu};
+///
+/// rcu::start_no_threads();
+///
+/// let routes = Rcu::new(vec!["a"]);
+/// drop(routes.replace(vec!["b"]));
+/// // At a safepoint:
+/// while Global.poll() {}
+/// ```
+pub fn start_no_threads() {
+    pool::start_no_threads();
+}
+
 /// Returns what dropping the value frees on the heap, if the library knows it, without the value itself.
 ///
 /// The library knows it of these types; the limits of the backlog [count it](Limits#what-a-value-counts-for):
@@ -420,7 +456,7 @@ pub fn barrier() {
 /// assert_eq!(rcu::known_heap_bytes(&Some(String::new())), None);
 /// ```
 pub fn known_heap_bytes<T: ?Sized + Sync + 'static>(value: &T) -> Option<usize> {
-    heap_bytes::known(value)
+    known(value)
 }
 
 /// Registers the calling thread now, instead of at its first read. Does nothing if it is registered.
@@ -435,12 +471,12 @@ pub fn register() {
 
 /// Hints that the calling thread will not read for a while, so that grace periods need not look at it.
 ///
-/// A grace period looks at each registered thread, whether it is reading or not, which takes some nanoseconds for each:
-/// a thread that blocks, or has not read for long, is not idle by itself. After this call grace periods skip the thread
-/// until its next section. That section takes some 20 ns more than others, and longer if many threads do this at the same
-/// time. A thread that is about to block for long may call this, if there are thousands of such threads; with few
-/// threads it gains nothing. Threads that have exited are skipped anyway. The worker that runs callbacks still looks at
-/// the queues of idle and exited threads.
+/// A grace period looks at each registered thread, whether it is reading or not, which takes some nanoseconds for
+/// each: a thread that blocks, or has not read for long, is not idle by itself. After this call grace periods skip
+/// the thread until its next section. That section takes some 20 ns more than others, and longer if many threads do
+/// this at the same time. A thread that is about to block for long may call this, if there are thousands of such
+/// threads; with few threads it gains nothing. Threads that have exited are skipped anyway. The worker that runs
+/// callbacks still looks at the queues of idle and exited threads.
 ///
 /// Does nothing inside a section, and in a thread that is not registered. Must not be called in signal handlers.
 ///

@@ -100,8 +100,8 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
 
     /// # Safety
     ///
-    /// `word` is what the slot of a hazard pointer protects for `'a`, in a domain with hazard pointers. `self` is borrowed
-    /// for `'a`.
+    /// `word` is what the slot of a hazard pointer protects for `'a`, in a domain with hazard pointers. `self` is
+    /// borrowed for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn protected<'a>(&self, word: *mut ()) -> Option<&'a T> {
         // SAFETY: as in `reference`, with the hazard pointer in place of the section.
@@ -113,12 +113,13 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     /// `word` was loaded inside a section of the domain that lasts for `'a`. `self` is borrowed for `'a`.
     #[inline(always)]
     unsafe fn reference<'a>(word: *mut ()) -> Option<&'a T> {
-        // SAFETY: the pointer comes from a box. A writer that unpublishes it frees it only after a grace period, which
-        // the section keeps from ending. The drop of `self` frees it too, which the borrow of `self` excludes.
+        // SAFETY: the pointer comes from a box. A writer that unpublishes it frees it only after a grace period,
+        // which the section keeps from ending. The drop of `self` frees it too, which the borrow of `self` excludes.
         thin(word).map(|value| unsafe { &*value.as_ptr() })
     }
 
-    /// Publishes `new`, or nothing, and returns the old value for disposal: see [`Rcu::replace`](super::Rcu::replace).
+    /// Publishes `new`, or nothing, and returns the old value for disposal: see
+    /// [`Rcu::replace`](super::Rcu::replace).
     pub fn replace(&self, new: Option<T>) -> Option<Retired<T, D>>
     where
         T: Sized,

@@ -11,9 +11,9 @@ use crate::{Domain, EnterSection};
 
 /// A value that many threads read while others replace it whole.
 ///
-/// [`load`](Self::load) takes about a nanosecond, guard included, and never waits. [`replace`](Self::replace) publishes
-/// a new value and returns the old one as [`Retired`]: drop that to free the value after a grace period, or wait for
-/// the readers and take the value back.
+/// [`load`](Self::load) takes about a nanosecond, guard included, and never waits. [`replace`](Self::replace)
+/// publishes a new value and returns the old one as [`Retired`]: drop that to free the value after a grace period, or
+/// wait for the readers and take the value back.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Rcu};
@@ -150,11 +150,12 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes `new` if the value is still `current`, which the caller has loaded. Returns the old value for
     /// disposal.
     ///
-    /// Compares identity, not contents: the exchange fails if the value was replaced in the meantime, even by an equal
-    /// one. As long as `current` is borrowed its memory is not reused, so there is no ABA problem. Values of size zero
-    /// have no identity: the exchange succeeds even if another one of the type has replaced `current`.
+    /// Compares identity, not contents: the exchange fails if the value was replaced in the meantime, even by an
+    /// equal one. As long as `current` is borrowed its memory is not reused, so there is no ABA problem. Values of
+    /// size zero have no identity: the exchange succeeds even if another one of the type has replaced `current`.
     ///
-    /// `guard` is what lends the reference in the error. The loop that most programs need is [`update`](Self::update).
+    /// `guard` is what lends the reference in the error. The loop that most programs need is
+    /// [`update`](Self::update).
     ///
     /// # Errors
     ///

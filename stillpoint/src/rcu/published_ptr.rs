@@ -29,8 +29,8 @@ impl<T> PublishedPtr<T> {
     /// Publishes `new`, and returns the previous pointer.
     #[inline]
     pub fn swap(&self, new: *mut T) -> *mut T {
-        // Release: publishes the value; pairs with the Acquire in `load`. Acquire: the caller may change the old value;
-        // pairs with the Release here, by the writer that published it.
+        // Release: publishes the value; pairs with the Acquire in `load`. Acquire: the caller may change the old
+        // value; pairs with the Release here, by the writer that published it.
         self.0.swap(new, AcqRel)
     }
 
@@ -52,8 +52,8 @@ impl<T> PublishedPtr<T> {
     /// Sets `bits` of the address, and returns the previous pointer.
     #[inline]
     pub fn fetch_or(&self, bits: usize) -> *mut T {
-        // Release: publishes what the caller did before it set the bits; pairs with the Acquire in `load`. Acquire: as
-        // in `load`.
+        // Release: publishes what the caller did before it set the bits; pairs with the Acquire in `load`. Acquire:
+        // as in `load`.
         self.change(|address| address | bits)
     }
 
@@ -64,8 +64,8 @@ impl<T> PublishedPtr<T> {
         self.change(|address| address & bits)
     }
 
-    /// Changes the address by `f`, and returns the previous pointer. `AtomicPtr::fetch_or` is of Rust 1.91; a processor
-    /// without an instruction that returns the old value repeats a compare-exchange for it as well.
+    /// Changes the address by `f`, and returns the previous pointer. `AtomicPtr::fetch_or` is of Rust 1.91; a
+    /// processor without an instruction that returns the old value repeats a compare-exchange for it as well.
     #[inline]
     fn change(&self, f: impl Fn(usize) -> usize) -> *mut T {
         // A model that begins with a load misses that another thread's load may come later.

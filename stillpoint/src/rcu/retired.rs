@@ -10,11 +10,12 @@ use core::task::{Context, Poll, ready};
 
 use super::grace_period::{Elapse, GracePeriod};
 use super::guard::Global;
+use crate::Domain;
 use crate::domain::api;
+use crate::domain::options::DeferOptions;
+use crate::pointer::shared::Shared;
 use crate::pointer::thin::ThinPtr;
 use crate::reclaim::domain::reader_outside;
-use crate::reclaim::options::DeferOptions;
-use crate::{Domain, TakeBack};
 
 /// A value that is no longer published, but may still have readers.
 ///
@@ -51,6 +52,36 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
         Self { value, domain }
     }
 
+    /// Makes the caller the owner of a node that it has unlinked from a data structure.
+    ///
+    /// # Panics
+    ///
+    /// If the node is null.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Domain::retire_shared`]: only sections of the domain that are open now load or use the node, and
+    /// only the result frees it.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{self, Atomic, Global, Owned, Retired, Shared};
+    ///
+    /// let current: Atomic<String> = Atomic::new(Owned::new("old".into()));
+    /// let guard = rcu::enter();
+    /// let old = current.swap(Shared::null(), &guard);
+    /// // SAFETY: no other pointer led to the node.
+    /// let old = unsafe { Retired::from_shared(old, Global) };
+    /// drop(guard);
+    /// assert_eq!(old.wait(), "old");
+    /// ```
+    #[track_caller]
+    pub unsafe fn from_shared(node: Shared<'_, T>, domain: D) -> Self
+    where
+        T: Sized,
+    {
+        Self::new(ThinPtr::from_word(node.node().expect("a node").cast()), domain)
+    }
+
     /// Retires the value.
     ///
     /// # Safety
@@ -60,7 +91,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     #[track_caller]
     unsafe fn retire(&self, options: DeferOptions) {
         // SAFETY: the value has been unpublished; the caller's contract. References to it are shared.
-        unsafe { api::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options) };
+        unsafe { api::retire(&self.domain, self.value, options) };
     }
 
     /// Blocks for a grace period and returns the value, which then has no readers.
@@ -72,11 +103,11 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     pub fn wait(self) -> T
     where
         T: Sized,
-        D: TakeBack,
+        D: Domain<Hazards = ()>,
     {
         // A panic here drops `self`, which retires the value.
         let own = reader_outside(&self.domain, "Retired::wait()");
-        self.domain.core().engine.synchronize(own);
+        self.domain.engine().synchronize(own);
         // SAFETY: the grace period began after the value was unpublished.
         *unsafe { self.into_box() }
     }
@@ -104,7 +135,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     #[track_caller]
     pub fn start(self) -> Reclaim<T, D>
     where
-        D: TakeBack,
+        D: Domain<Hazards = ()>,
     {
         Reclaim::new(GracePeriod::start_in(self.domain.clone()), self)
     }
@@ -156,7 +187,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> fmt::Debug for Retired<T, D> {
     }
 }
 
-impl<T: Send + 'static, D: TakeBack> IntoFuture for Retired<T, D> {
+impl<T: Send + 'static, D: Domain<Hazards = ()>> IntoFuture for Retired<T, D> {
     type Output = T;
     type IntoFuture = Reclaim<T, D>;
 
@@ -185,9 +216,9 @@ pub struct Reclaim<T: ?Sized + Send + 'static, D: Domain = Global> {
 }
 
 impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
-    /// The caller takes the cookie, of the domain of `retired`, while it has `retired`. The unpublication thus happens
-    /// before: whichever thread did it, `retired` came from there. So the Release in [`SharedSeq::snapshot`] publishes
-    /// it to the grace period.
+    /// The caller takes the cookie, of the domain of `retired`, while it has `retired`. The unpublication thus
+    /// happens before: whichever thread did it, `retired` came from there. So the Release in [`SharedSeq::snapshot`]
+    /// publishes it to the grace period.
     ///
     /// [`SharedSeq::snapshot`]: crate::sync::shared_seq::SharedSeq::snapshot
     #[track_caller]

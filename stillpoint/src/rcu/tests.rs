@@ -1,5 +1,5 @@
-//! Signal handlers that read at each instruction of [`hint_idle`](super::hint_idle), of the sections around it, and of
-//! those of threads whose destructors have run.
+//! Signal handlers that read at each instruction of [`hint_idle`](super::hint_idle), of the sections around it, and
+//! of those of threads whose destructors have run.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -15,8 +15,8 @@ use support::traps::{begin, interrupted};
 
 crate::domain! { struct Own; }
 
-/// A region is interrupted after each instruction. In a build without optimizations, which has ten times as many, this
-/// would take minutes: there it is each 73rd.
+/// A region is interrupted after each instruction. In a build without optimizations, which has ten times as many,
+/// this would take minutes: there it is each 73rd.
 const STRIDE: usize = if cfg!(debug_assertions) { 73 } else { 1 };
 /// Only so many instructions of a region are interrupted.
 const LIMIT: usize = if cfg!(debug_assertions) { 4000 } else { 400 };
@@ -96,7 +96,7 @@ impl Drop for KeepsAGuard {
 }
 
 fn local() -> DeferOptions {
-    DeferOptions::new().run_on_retiring_thread().lazy()
+    DeferOptions::new().run_on_retiring_thread()
 }
 
 fn retire_much() {
@@ -113,8 +113,8 @@ fn retire_some() {
     Own.synchronize();
 }
 
-/// Interrupts `region`, after `prepare`, by `handler`: once at each instruction. Returns `false` if there are more than
-/// [`LIMIT`].
+/// Interrupts `region`, after `prepare`, by `handler`: once at each instruction. Returns `false` if there are more
+/// than [`LIMIT`].
 fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
     for at in (0..LIMIT).step_by(STRIDE) {
         let is_interrupted = move || {
@@ -180,8 +180,8 @@ fn end() {
     leave_if_ended::<Own>();
 }
 
-/// Interrupts `region` of a thread, after `prepare`, by a section: once at each instruction, or twice, the second time
-/// `again` instructions later.
+/// Interrupts `region` of a thread, after `prepare`, by a section: once at each instruction, or twice, the second
+/// time `again` instructions later.
 fn check_ended_again(again: usize, prepare: fn(), region: fn()) {
     for at in (0..).step_by(STRIDE) {
         let is_interrupted = move || {

@@ -1,7 +1,7 @@
 //! The readers of each flavour: what they do, where they are registered, and how a grace period waits for them.
 //!
-//! [`sections`] has the readers that belong to threads: those of [`crate::rcu`], and, by the protocol in [`qsbr`], those
-//! of [`crate::qsbr`]. [`srcu`] counts the readers of [`crate::srcu`].
+//! [`sections`] has the readers that belong to threads: those of [`crate::rcu`], and, by the protocol in [`qsbr`],
+//! those of [`crate::qsbr`]. [`srcu`] counts the readers of [`crate::srcu`].
 
 pub mod any;
 pub mod qsbr;

@@ -3,8 +3,8 @@
 //! The readers of [`crate::srcu`], after the Linux kernel's sleepable RCU (`kernel/rcu/srcutree.c`). Fences are
 //! asymmetric, as in its SRCU-fast, whose grace periods call `synchronize_rcu()` where these issue a heavy fence. A
 //! section is counted where it begins, in `locks`, and where it ends, perhaps in another thread (the kernel's
-//! `srcu_down_read()` and `srcu_up_read()`), in `unlocks`, each on the current CPU. So a grace period costs a few loads
-//! for each CPU, however many sections are open.
+//! `srcu_down_read()` and `srcu_up_read()`), in `unlocks`, each on the current CPU. So a grace period costs a few
+//! loads for each CPU, however many sections are open.
 //!
 //! ```text
 //! read_lock   idx = current index        read_unlock   unlocks[idx] += 1      (Release)
@@ -24,9 +24,9 @@
 //! An index is *drained* when `U`, the sum of its `unlocks` over all CPUs, equals `L`, the sum of its `locks`, taken
 //! after `U`. Neither sum is a snapshot of one moment.
 //!
-//! 1. *Each section in `U` is in `L`.* The guard orders a section's unlock after its lock, in whatever thread. The add
-//!    to `unlocks` is a Release and the sum an Acquire, so the adds to `locks` of all sections in `U` happen before the
-//!    sum `L`.
+//! 1. *Each section in `U` is in `L`.* The guard orders a section's unlock after its lock, in whatever thread. The
+//!    add to `unlocks` is a Release and the sum an Acquire, so the adds to `locks` of all sections in `U` happen
+//!    before the sum `L`.
 //! 2. *If `U` equals `L`, they contain the same sections*, by (1). So every section in `L` has ended, and happens
 //!    before what follows the check.
 //! 3. *Each section whose light fence precedes A is in `L`*: its add to `locks` precedes this fence, and the sum
@@ -34,15 +34,15 @@
 //! 4. *A section whose light fence follows A* sees what was unpublished before A: the grace period need not wait for
 //!    it.
 //!
-//! This holds for each index by itself, and for every check after A. So a grace period is over when each index has been
-//! found drained once, in any order, whatever flips happen in between. A thread that loaded the index before any number
-//! of flips may enter the idle one: (3) and (4) hold for both. Counters of 64 bits do not wrap.
+//! This holds for each index by itself, and for every check after A. So a grace period is over when each index has
+//! been found drained once, in any order, whatever flips happen in between. A thread that loaded the index before any
+//! number of flips may enter the idle one: (3) and (4) hold for both. Counters of 64 bits do not wrap.
 //!
-//! *It terminates*, although new sections could keep the busy index from ever being drained: once a flip is visible to
-//! a thread, its next section enters the other index. Until then it may enter the old one several times, as nothing
-//! orders the relaxed store of the flip before the sums. (The kernel has full barriers around `srcu_flip()`, and bounds
-//! these entries by them, as its counters may wrap.) Such entries delay the end, and cannot affect (1) to (4). When the
-//! idle index is drained the two change places.
+//! *It terminates*, although new sections could keep the busy index from ever being drained: once a flip is visible
+//! to a thread, its next section enters the other index. Until then it may enter the old one several times, as
+//! nothing orders the relaxed store of the flip before the sums. (The kernel has full barriers around `srcu_flip()`,
+//! and bounds these entries by them, as its counters may wrap.) Such entries delay the end, and cannot affect (1) to
+//! (4). When the idle index is drained the two change places.
 //!
 //! # Sleeping
 //!
@@ -61,27 +61,25 @@
 //! wake-ups change, so readers that leave do not keep the leader from falling asleep.
 //!
 //! 1. *The leader does not sleep too long.* Take a section in `active`, counted in `locks` and not in `unlocks`. Had
-//!    the light fence of its unlock preceded B, its add to `unlocks` would be in the sum. So that fence follows B, the
-//!    reader sees `wake_request`, and it counts down. It does so after the swap, which would acquire an earlier
+//!    the light fence of its unlock preceded B, its add to `unlocks` would be in the sum. So that fence follows B,
+//!    the reader sees `wake_request`, and it counts down. It does so after the swap, which would acquire an earlier
 //!    countdown with its add to `unlocks`. So each section in `active` takes 1 off after the swap, and `awaited`
 //!    reaches 0.
-//! 2. *It may wake too early*, and `awaited` become negative, if a reader counts down that is not in `active`: it left
-//!    while the leader summed, entered the index late, or was slow after the last grace period. The leader sums again,
-//!    and sleeps again if need be, without another fence. There are no more such wake-ups than readers in these states;
-//!    one wake-up a grace period is the rule.
+//! 2. *It may wake too early*, and `awaited` become negative, if a reader counts down that is not in `active`: it
+//!    left while the leader summed, entered the index late, or was slow after the last grace period. The leader sums
+//!    again, and sleeps again if need be, without another fence. There are no more such wake-ups than readers in
+//!    these states; one wake-up a grace period is the rule.
 //! 3. *Sections of the other index* do not count down.
 //!
-//! # Repin
+//! # Crowds
 //!
-//! The leader waits for the index that is not the current one only: for the idle one before a flip, for the busy one
-//! after it. So a section of the current index keeps no leader waiting, and [`SrcuReaders::repin`] lets it continue. If
-//! that index is to be drained, the leader flips. Once the thread sees that, it ends the section. As for new sections,
-//! a thread that sees the flip late only delays the end.
+//! Where readers outnumber CPUs, those of the other index run for whole time slices before the sections that the
+//! leader sleeps for: see "Crowds" in [`crate::readers::sections::scan`]. There the leader asks the threads that are
+//! registered to yield. Here only sections are known, of which a task may hold a thousand that no thread is running:
+//! yields would stop executors, and no thread would need the CPU. So only the reader that wakes the leader yields.
 
 use core::num::NonZeroU32;
 use core::panic::Location;
-
-use crossbeam_utils::CachePadded;
 
 use crate::fence::{light, light_compiler_only};
 use crate::grace_period::counters::GpCounters;
@@ -93,7 +91,9 @@ use crate::readers::awaited_reader_leaves;
 use crate::readers::sections::reader::Reader;
 #[cfg(feature = "section-locations")]
 use crate::readers::sections::section_sites::SectionSites;
-use crate::sync::{AtomicU64, Futex, Ordering::*, budget, spin_loop, step, yield_now};
+use crate::sync::{
+    AtomicU32, AtomicU64, Futex, Ordering::*, budget, has_normal_policy, spin_loop, step, yield_now,
+};
 
 /// How often a grace period checks an index that is not drained before it sleeps.
 const SPINS: u32 = 100;
@@ -116,7 +116,7 @@ pub enum Idx {
 }
 
 /// In place of an index: the leader does not sleep.
-const NO_IDX: u64 = 2;
+const NO_IDX: u32 = 2;
 
 impl Idx {
     #[inline(always)]
@@ -142,30 +142,35 @@ impl Idx {
 /// See the [module](self).
 #[derive(Debug)]
 pub struct SrcuReaders {
-    reader_line: CachePadded<ReaderLine>,
-    /// The count of sections that the leader sleeps for, in two's complement, above a number that each wake-up changes.
-    awaited: CachePadded<Futex>,
-    /// The sections that were open when this process was forked.
-    sections_at_fork: AtomicU64,
+    reader_line: ReaderLine,
+    /// The count of sections that the leader sleeps for, in two's complement, above a number that each wake-up
+    /// changes.
+    awaited: Futex,
     /// Where the domain was made.
     site: &'static Location<'static>,
     #[cfg(feature = "section-locations")]
     pub sites: SectionSites,
-    counters: CachePadded<GpCounters>,
+    counters: GpCounters,
 }
 
-/// What readers load, and leaders seldom store.
+/// What readers load, and leaders seldom store: a cache line. (Not two, as in
+/// [`CachePadded`](crate::sync::CachePadded): there may be many domains.)
 #[derive(Debug)]
+#[repr(align(64))]
 struct ReaderLine {
     /// The current index, in bit 0.
     idx: AtomicU64,
     /// The index that the leader sleeps for, or [`NO_IDX`].
-    wake_request: AtomicU64,
+    wake_request: AtomicU32,
+    /// 1 if sections were open when this process was forked.
+    has_inherited: AtomicU32,
     words: CpuCounters<4>,
 }
 
+const _: () = assert!(cfg!(loom) || size_of::<ReaderLine>() == 64);
+
 /// `idx` is not drained. If `flip`, the other index is to be drained after it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct PendingDrain {
     idx: Idx,
     flip: bool,
@@ -173,15 +178,15 @@ struct PendingDrain {
 
 impl SrcuReaders {
     pub fn new(site: &'static Location<'static>) -> Self {
-        let (idx, wake_request) = (AtomicU64::new(0), AtomicU64::new(NO_IDX));
+        let (idx, wake_request) = (AtomicU64::new(0), AtomicU32::new(NO_IDX));
+        let (has_inherited, words) = (AtomicU32::new(0), CpuCounters::new());
         Self {
-            reader_line: CachePadded::new(ReaderLine { idx, wake_request, words: CpuCounters::new() }),
-            awaited: CachePadded::new(Futex::new(0)),
-            sections_at_fork: AtomicU64::new(0),
+            reader_line: ReaderLine { idx, wake_request, has_inherited, words },
+            awaited: Futex::new(0),
             site,
             #[cfg(feature = "section-locations")]
             sites: SectionSites::new(),
-            counters: CachePadded::new(GpCounters::new()),
+            counters: GpCounters::new(),
         }
     }
 
@@ -202,23 +207,9 @@ impl SrcuReaders {
         // with heavy fence B, in `sleep_for`.
         self.add(idx.unlocks());
         // Relaxed: the fences order it, see "Sleeping" (1).
-        if self.reader_line.wake_request.load(Relaxed) == idx as u64 {
+        if self.reader_line.wake_request.load(Relaxed) == idx as u32 {
             self.count_down();
         }
-    }
-
-    /// Ends a section of `idx` and begins one, unless no grace period waits for it: see "Repin" in the module. Returns
-    /// the new index.
-    #[inline(always)]
-    pub fn repin(&self, mut idx: Idx) -> Idx {
-        // Relaxed: a thread that sees a flip late delays the end of the grace period.
-        if Idx::of(self.reader_line.idx.load(Relaxed)) != idx {
-            step!("repin-does-nothing", {
-                self.read_unlock(idx);
-                idx = self.read_lock();
-            });
-        }
-        idx
     }
 
     /// Adds 1 to a word of this CPU, with Release, and executes a light fence.
@@ -250,13 +241,15 @@ impl SrcuReaders {
             step!("wake-up-not-published", self.awaited.fetch_add(1, Relaxed));
             self.counters.wakeups.fetch_add(1, Relaxed);
             step!("leader-not-woken", self.awaited.wake(1, NonZeroU32::MAX));
-            // Where threads outnumber CPUs, the leader may need this one.
-            yield_now();
+            // Where threads outnumber CPUs, the leader may need this one. With a real-time policy a yield takes long.
+            if has_normal_policy() {
+                yield_now();
+            }
         }
     }
 
-    /// Returns 0 only if the index is drained. Otherwise an estimate: at least the sections that were open between the
-    /// sums and have not ended since.
+    /// Returns 0 only if the index is drained. Otherwise an estimate: at least the sections that were open between
+    /// the sums and have not ended since.
     fn active_readers(&self, idx: Idx) -> u64 {
         let sum = |word| self.reader_line.words.sum(word);
         // In this order: see (1) in the module.
@@ -294,7 +287,13 @@ impl SrcuReaders {
     /// Makes new sections enter the other index. At any time, but by one thread at a time.
     pub fn flip(&self) {
         // Relaxed: only the leader stores it, and readers may see it late.
-        self.reader_line.idx.store(self.reader_line.idx.load(Relaxed) ^ 1, Relaxed);
+        self.reader_line.idx.store(self.flips().wrapping_add(1), Relaxed);
+    }
+
+    /// Returns how often the index has been flipped. Its lowest bit is the index that sections enter.
+    fn flips(&self) -> u64 {
+        // Relaxed: as in `flip`.
+        self.reader_line.idx.load(Relaxed)
     }
 
     /// Checks until the index is drained, a bounded number of times. Returns `true` if it is.
@@ -312,7 +311,7 @@ impl SrcuReaders {
     /// Sleeps until `idx` is drained.
     fn sleep_for(&self, idx: Idx, detector: &mut StallDetector<'_>) {
         // Relaxed: fence B orders it, see "Sleeping" (1).
-        self.reader_line.wake_request.store(idx as u64, Relaxed);
+        self.reader_line.wake_request.store(idx as u32, Relaxed);
         let _request = WakeRequest(&self.reader_line.wake_request);
         // B.
         step!("no-fence-before-sum", self.counters.heavy_fence());
@@ -324,7 +323,7 @@ impl SrcuReaders {
             if active == 0 {
                 break;
             }
-            detector.will_wait_for_sections(|| active);
+            detector.will_wait_for(|| 0, active);
             let more = active.min(MAX_AWAITED) * ONE;
             // Relaxed: the swap acquires.
             let mut awaited = self.awaited.fetch_add(more, Relaxed).wrapping_add(more);
@@ -339,7 +338,7 @@ impl SrcuReaders {
     /// Returns what a report says about the open sections of `idx`, and their number, if there are any.
     fn stalled_sections(&self, idx: Idx) -> Option<(StalledReaders, u64)> {
         let count = self.active_readers(idx);
-        let inherited = self.sections_at_fork.load(Relaxed) != 0;
+        let inherited = self.reader_line.has_inherited.load(Relaxed) != 0;
         (count != 0).then(|| {
             let begun_at = self.begun_at();
             (StalledReaders::Sections { count, begun_at, site: self.site, inherited }, count)
@@ -373,6 +372,22 @@ impl SrcuReaders {
         Ok(())
     }
 
+    /// Completes the grace period, after [`try_drain`](Self::try_drain), unless a section still blocks it.
+    fn check_again(&self, pending: PendingDrain) -> Result<(), PendingDrain> {
+        let spins = &mut budget(SPINS);
+        if !self.check_zero(pending.idx, spins) {
+            return Err(pending);
+        }
+        if pending.flip {
+            let busy = pending.idx.other();
+            self.flip();
+            if !self.check_zero(busy, spins) {
+                return Err(PendingDrain { idx: busy, flip: false });
+            }
+        }
+        Ok(())
+    }
+
     /// Sleeps until no section blocks the grace period.
     fn wait_for_readers(&self, pending: PendingDrain, detector: &mut StallDetector<'_>) {
         self.counters.sleeps.fetch_add(1, Relaxed);
@@ -394,7 +409,7 @@ impl SrcuReaders {
     /// module.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self, sections: [u64; 2]) {
-        self.sections_at_fork.store(sections[0] + sections[1], Relaxed);
+        self.reader_line.has_inherited.store((sections != [0; 2]).into(), Relaxed);
         // No leader sleeps.
         self.reader_line.wake_request.store(NO_IDX, Relaxed);
         self.awaited.store(0, Relaxed);
@@ -412,7 +427,22 @@ impl ReaderSet for SrcuReaders {
     }
 
     fn drain(&self, _own: Option<&Reader>, leader: &mut Leader<'_>) -> bool {
-        match self.try_drain() {
+        let mut drained = self.try_drain();
+        while let Err(pending) = drained {
+            if !leader.pause() {
+                // A leader flips the index when the other one is drained, so what an earlier attempt waited for.
+                let flips = self.flips();
+                leader.check(
+                    &self.counters,
+                    flips,
+                    |earlier| flips != earlier,
+                    |_| self.stalled_sections(pending.idx).map(|(stalled, _)| stalled),
+                );
+                break;
+            }
+            drained = self.check_again(pending);
+        }
+        match drained {
             Ok(()) => true,
             Err(pending) => leader.sleep(&self.counters, |detector| self.wait_for_readers(pending, detector)),
         }
@@ -422,7 +452,7 @@ impl ReaderSet for SrcuReaders {
     fn awaited_readers(&self, most: usize) -> Option<(StalledReaders, u64)> {
         // Relaxed: for statistics only.
         let idx = self.reader_line.wake_request.load(Relaxed);
-        let sections = (idx != NO_IDX).then(|| self.stalled_sections(Idx::of(idx))).flatten();
+        let sections = (idx != NO_IDX).then(|| self.stalled_sections(Idx::of(idx.into()))).flatten();
         sections.map(|(mut sections, count)| {
             if let StalledReaders::Sections { begun_at, .. } = &mut sections {
                 begun_at.truncate(most);
@@ -446,7 +476,7 @@ impl ReaderSet for SrcuReaders {
 }
 
 /// A leader's request to be woken. Withdrawn when dropped, also if fence B panics.
-struct WakeRequest<'a>(&'a AtomicU64);
+struct WakeRequest<'a>(&'a AtomicU32);
 
 impl Drop for WakeRequest<'_> {
     fn drop(&mut self) {

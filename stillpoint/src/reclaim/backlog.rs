@@ -4,8 +4,8 @@
 //!
 //! | above | |
 //! |---|---|
-//! | a quarter of a limit, or [`FLUSH_THRESHOLD`] callbacks | the worker does not pause between rounds, and runs lazy callbacks ([`above_low_mark`](Backlog::above_low_mark)) |
-//! | a limit | callers are throttled: they block until less waits ([`above_limit`](Backlog::above_limit)) |
+//! | a quarter of a limit, or [`FLUSH_THRESHOLD`] callbacks | the worker does not pause between rounds ([`above_low_mark`](Backlog::above_low_mark)) |
+//! | a limit | callers are throttled: they block until less waits ([`above_limit`](Backlog::above_limit)), unless [`Limits::blocks`] is `false`: then they go on and are counted |
 //!
 //! # Values of unknown size
 //!
@@ -13,31 +13,26 @@
 //! taken longer than [`LONG_GP`]: then it counts as [`UNKNOWN_BYTES`] more. So the number of these values is bounded
 //! behind a stalled reader, and a writer that is merely fast is not throttled.
 //!
-//! There is no grace period while only lazy callbacks wait. So when the values of unknown size would be too many in a long
-//! one ([`above_unknown_mark`](Backlog::above_unknown_mark)), lazy callbacks run.
-//!
 //! # How long callers are throttled
 //!
-//! A throttled caller does not block for ever, as the worker may be waiting for it. It returns after
-//! [`THROTTLE_TIMEOUT`]. Until a callback has run, the callers after it are *paced*: what the backlog has grown by
-//! since the last paced caller is paid for with time, at [`PACE`], and each caller waits until all payments are over,
-//! but no longer than [`THROTTLE_TIMEOUT`]; what it leaves unpaid, the next ones pay. So the backlog grows slowly,
-//! however many callers there are, and two threads that wait for each other both proceed.
+//! A throttled caller returns after [`THROTTLE_TIMEOUT`], as the worker may be waiting for it. Until a callback has
+//! run, the callers after it are *paced*: what the backlog has grown by since the last paced caller is paid for with
+//! time, at [`PACE`]. Each caller waits until all payments are over, but no longer than [`THROTTLE_TIMEOUT`]; what it
+//! leaves unpaid, the next ones pay. So the backlog grows slowly, however many callers there are, and two threads
+//! that wait for each other both proceed.
 //!
 //! A callback counts until it has run. So a caller waits, no longer than that either, while the worker frees one
 //! value that is larger than what the limit leaves.
 
 use core::ops::AddAssign;
-// Not of `sync`: what these words decide, how long a caller is throttled, does not exist in models.
-use core::sync::atomic::AtomicU64 as Unmodelled;
+// Not of `sync`: what these words decide, whether and how long a caller is throttled, does not exist in models.
+use core::sync::atomic::{AtomicBool, AtomicU64 as Unmodelled};
 use std::time::Duration;
 
-use crossbeam_utils::CachePadded;
-
 use super::callback::Callback;
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, now};
+use crate::sync::{AtomicU64, CachePadded, Ordering::*, const_unless_loom, now};
 
-/// Callbacks in the backlog above which the worker does not pause between rounds, and runs lazy ones.
+/// Callbacks in the backlog above which the worker does not pause between rounds.
 const FLUSH_THRESHOLD: u64 = 16_384;
 /// How long a caller is throttled at most.
 pub const THROTTLE_TIMEOUT: Duration =
@@ -57,9 +52,9 @@ const PACED_UNKNOWN_BYTES: u64 = 1 << 10;
 
 /// High-water marks of what waits in a domain: callbacks and retired values.
 ///
-/// Callers above them are throttled. The bound is not exact: each thread may add up to 64 callbacks, or 64 KiB, or one
-/// value, before it notices; and what it adds inside a section, before it blocks on leaving it. It is not enforced in
-/// callbacks.
+/// Callers above them block, or go on ([`blocks`](Self::blocks)). The bound is not exact: each thread may add up to
+/// 64 callbacks, or 64 KiB, or one value, before it notices; and what it adds inside a section, before it blocks on
+/// leaving it. It is not enforced in callbacks.
 ///
 /// # What a value counts for
 ///
@@ -79,14 +74,18 @@ pub struct Limits {
     pub count: u64,
     /// Bytes: of the values themselves, and of what they own.
     pub bytes: u64,
+    /// Calls above a limit block, for ten seconds at most. If not, they never wait and are counted
+    /// ([`Stats::limit_overruns`](crate::rcu::Stats::limit_overruns)): then the program decides what to do above a
+    /// limit, by [`is_below_limit`](crate::Domain::is_below_limit) or [`below_limit`](crate::Domain::below_limit).
+    pub blocks: bool,
 }
 
 impl Limits {
-    const DEFAULT: Self = Self { count: 1 << 17, bytes: 64 << 20 };
+    const DEFAULT: Self = Self { count: 1 << 17, bytes: 64 << 20, blocks: true };
 }
 
 impl Default for Limits {
-    /// 131,072 callbacks, 64 MiB.
+    /// 131,072 callbacks, 64 MiB; calls above them block.
     fn default() -> Self {
         Self::DEFAULT
     }
@@ -124,7 +123,7 @@ impl AddAssign for Amount {
 
 /// An [`Amount`] in atomics. Relaxed, as everything here: bounds and statistics need no order.
 #[derive(Debug)]
-struct SharedAmount {
+pub struct SharedAmount {
     count: AtomicU64,
     unknown: Unmodelled,
     bytes: AtomicU64,
@@ -132,11 +131,12 @@ struct SharedAmount {
 
 impl SharedAmount {
     const_unless_loom! {
-        fn new() -> Self {
+        pub fn new() -> Self {
             Self { count: AtomicU64::new(0), unknown: Unmodelled::new(0), bytes: AtomicU64::new(0) }
         }
     }
 
+    #[inline(always)]
     fn store(&self, amount: Amount) {
         self.count.store(amount.count, Relaxed);
         self.unknown.store(amount.unknown, Relaxed);
@@ -144,47 +144,31 @@ impl SharedAmount {
     }
 
     #[inline(always)]
-    fn map(&self, f: impl Fn(u64) -> u64) -> Amount {
+    pub fn get(&self) -> Amount {
         Amount {
-            count: f(self.count.load(Relaxed)),
-            unknown: f(self.unknown.load(Relaxed)),
-            bytes: f(self.bytes.load(Relaxed)),
+            count: self.count.load(Relaxed),
+            unknown: self.unknown.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
         }
-    }
-}
-
-/// An amount that one thread changes. Other threads read it for statistics only.
-#[derive(Debug)]
-pub struct LocalCount(SharedAmount);
-
-impl LocalCount {
-    const_unless_loom! {
-        pub fn new() -> Self {
-            Self(SharedAmount::new())
-        }
-    }
-
-    /// Returns the bytes.
-    #[inline(always)]
-    pub fn add(&self, amount: Amount) -> u64 {
-        self.0.count.store(self.0.count.load(Relaxed) + amount.count, Relaxed);
-        self.0.unknown.store(self.0.unknown.load(Relaxed) + amount.unknown, Relaxed);
-        let bytes = self.0.bytes.load(Relaxed) + amount.bytes;
-        self.0.bytes.store(bytes, Relaxed);
-        bytes
     }
 
     pub fn bytes(&self) -> u64 {
-        self.0.bytes.load(Relaxed)
+        self.bytes.load(Relaxed)
     }
 
-    pub fn amount(&self) -> Amount {
-        self.0.map(|word| word)
+    /// Adds to an amount that only the calling thread changes. Returns the sum.
+    #[inline(always)]
+    pub fn add(&self, amount: Amount) -> Amount {
+        let mut sum = self.get();
+        sum += amount;
+        self.store(sum);
+        sum
     }
 
+    /// Takes an amount that only the calling thread changes.
     pub fn take(&self) -> Amount {
-        let amount = self.amount();
-        self.0.store(Amount::default());
+        let amount = self.get();
+        self.store(Amount::default());
         amount
     }
 }
@@ -209,6 +193,7 @@ pub struct Backlog {
     pub counters: CachePadded<Counters>,
     limit_count: AtomicU64,
     limit_bytes: AtomicU64,
+    blocks: AtomicBool,
     /// `Counters::run` when a throttled caller last timed out.
     progress_at_timeout: AtomicU64,
     /// When the worker began to wait for the grace period that it waits for: nanoseconds of [`now`], or 0.
@@ -243,6 +228,7 @@ impl Backlog {
                 }),
                 limit_count: AtomicU64::new(Limits::DEFAULT.count),
                 limit_bytes: AtomicU64::new(Limits::DEFAULT.bytes),
+                blocks: AtomicBool::new(Limits::DEFAULT.blocks),
                 progress_at_timeout: AtomicU64::new(u64::MAX),
                 waits_since: Unmodelled::new(0),
                 paid: Unmodelled::new(0),
@@ -254,10 +240,15 @@ impl Backlog {
     pub fn set_limits(&self, limits: Limits) {
         self.limit_count.store(limits.count, Relaxed);
         self.limit_bytes.store(limits.bytes, Relaxed);
+        self.blocks.store(limits.blocks, Relaxed);
     }
 
     pub fn limits(&self) -> Limits {
-        Limits { count: self.limit_count.load(Relaxed), bytes: self.limit_bytes.load(Relaxed) }
+        Limits {
+            count: self.limit_count.load(Relaxed),
+            bytes: self.limit_bytes.load(Relaxed),
+            blocks: self.blocks.load(Relaxed),
+        }
     }
 
     /// Counts callbacks that were pushed.
@@ -299,9 +290,15 @@ impl Backlog {
         self.gp_wait().is_some_and(|waited| waited > LONG_GP)
     }
 
+    /// Returns what has been reported and waits.
+    fn waiting(&self) -> Amount {
+        let Amount { count, unknown, bytes } = self.waiting.get();
+        Amount { count: at_least_zero(count), unknown: at_least_zero(unknown), bytes: at_least_zero(bytes) }
+    }
+
     /// Returns how many bytes too much wait; 0 if callers need not be throttled.
     fn excess(&self) -> u64 {
-        let (waiting, limits) = (self.waiting.map(at_least_zero), self.limits());
+        let (waiting, limits) = (self.waiting(), self.limits());
         let count = waiting.count.saturating_sub(limits.count);
         let mut bytes = waiting.bytes;
         let with_unknown = waiting.bytes_with_unknown();
@@ -316,19 +313,19 @@ impl Backlog {
         self.excess() != 0
     }
 
-    /// Returns `true` if callers would have to be throttled in a long grace period. Lazy callbacks must then run.
-    pub fn above_unknown_mark(&self) -> bool {
-        // Models have none: for them this takes no step.
-        if self.waiting.unknown.load(Relaxed) == 0 {
-            return false;
-        }
-        let waiting = self.waiting.map(at_least_zero);
-        waiting.unknown != 0 && waiting.bytes_with_unknown() > self.limits().bytes
+    /// Returns `true` if callers above a limit block.
+    pub fn blocks(&self) -> bool {
+        self.blocks.load(Relaxed)
+    }
+
+    /// Counts a caller that goes on above a limit.
+    pub fn overrun(&self) {
+        self.counters.overruns.fetch_add(1, Relaxed);
     }
 
     /// Returns `true` if enough waits for another round at once.
     pub fn above_low_mark(&self) -> bool {
-        let (waiting, limits) = (self.waiting.map(at_least_zero), self.limits());
+        let (waiting, limits) = (self.waiting(), self.limits());
         waiting.count >= (limits.count / 4).min(FLUSH_THRESHOLD) || waiting.bytes >= limits.bytes / 4
     }
 
@@ -344,7 +341,7 @@ impl Backlog {
 
     /// Returns the bytes that callers are paced by.
     fn paced(&self) -> u64 {
-        let waiting = self.waiting.map(at_least_zero);
+        let waiting = self.waiting();
         let by_number = [(waiting.unknown, PACED_UNKNOWN_BYTES), (waiting.count, CALLBACK_BYTES)];
         by_number
             .iter()
@@ -372,13 +369,13 @@ impl Backlog {
         if is_below {
             self.forget_debt();
         } else {
-            self.counters.overruns.fetch_add(1, Relaxed);
+            self.overrun();
         }
     }
 
     /// Returns the bytes that have been reported and wait, in two's complement.
     pub fn bytes(&self) -> u64 {
-        self.waiting.bytes.load(Relaxed)
+        self.waiting.bytes()
     }
 
     /// Forgets what waits, which the parent runs, and what callers have paid for it.
@@ -441,7 +438,7 @@ mod tests {
     fn low_mark_is_a_quarter_of_either_limit() {
         for part in [Amount { count: 25, unknown: 0, bytes: 0 }, Amount { count: 0, unknown: 0, bytes: 25 }] {
             let backlog = Backlog::new();
-            backlog.set_limits(Limits { count: 101, bytes: 103 });
+            backlog.set_limits(Limits { count: 101, bytes: 103, ..Limits::default() });
             backlog.add(part);
             assert!(backlog.above_low_mark(), "{part:?}");
             backlog.remove(part);

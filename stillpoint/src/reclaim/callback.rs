@@ -1,12 +1,21 @@
 //! A callback: a deferred call or a deferred free, without its type, in three words.
+//!
+//! Each thread also lists here the callbacks that it runs, innermost first. A thread runs more than one where a
+//! callback waits for callbacks of another domain that has no worker thread, and where it defers so much in another
+//! domain that it runs some of that domain's callbacks. Wakers are listed for no domain: a thread that calls them is
+//! no domain's worker.
 
 use core::any::type_name;
+use core::cell::Cell;
 use core::mem::{self, MaybeUninit};
 use core::ptr::{self, NonNull};
+use core::task::Waker;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::pointer::erased::ErasedPtr;
+use crate::pointer::thin::ThinPtr;
 use crate::probes::probe;
+use crate::reclaim::pool;
+use crate::sync::block_on;
 
 /// See the [module](self). It leaks what it holds if it is dropped without [`run`](Self::run).
 #[derive(Debug)]
@@ -59,37 +68,33 @@ impl Callback {
     ///
     /// # Safety
     ///
-    /// `value` is a word of `W`, any thread may drop it, and it is not freed otherwise. When the callback runs, no
+    /// Any thread may drop the value, and it is not freed otherwise. When the callback runs, no
     /// thread uses it any more.
     #[inline]
-    pub unsafe fn free<W: ErasedPtr>(
-        value: NonNull<()>,
-        bytes: usize,
-        heap: Option<usize>,
-        local: bool,
-    ) -> Self {
+    pub unsafe fn free<T: ?Sized>(value: ThinPtr<T>, bytes: usize, heap: Option<usize>, local: bool) -> Self {
         /// # Safety
         ///
         /// `data` is the only word of a value.
-        unsafe fn free<W: ErasedPtr>(data: Data) -> Option<fn() -> Panicked> {
+        unsafe fn free<T: ?Sized>(data: Data) -> Option<fn() -> Panicked> {
             // SAFETY: the caller's contract; the pointer is not null.
-            let drop = || unsafe { W::drop(NonNull::new_unchecked(data.assume_init())) };
-            if !W::NEEDS_DROP {
+            let word = unsafe { NonNull::new_unchecked(data.assume_init()) };
+            // SAFETY: as above.
+            let drop = || drop(unsafe { ThinPtr::<T>::from_word(word).into_box() });
+            if !mem::needs_drop::<T>() {
                 // Nothing here panics, and catching would take as long as freeing.
                 drop();
                 return None;
             }
-            let panicked =
-                || Panicked { what: "the destructor of a value retired", name: type_name::<W::Value>() };
+            let panicked = || Panicked { what: "the destructor of a value retired", name: type_name::<T>() };
             catch(drop, ptr::null(), panicked)
         }
-        let data = MaybeUninit::new(value.as_ptr());
-        let flags = if W::NEEDS_DROP { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
-        Self { run: free::<W>, data, bytes_and_flags: weight(bytes, heap) | flags | VALUE }
+        let data = MaybeUninit::new(value.word().as_ptr());
+        let flags = if mem::needs_drop::<T>() { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
+        Self { run: free::<T>, data, bytes_and_flags: weight(bytes, heap) | flags | VALUE }
     }
 
-    /// Calls `drop_fn` with `pointer`; counted as `bytes` and the `heap` bytes, if these are known. `local`: the thread
-    /// that deferred it may call it.
+    /// Calls `drop_fn` with `pointer`; counted as `bytes` and the `heap` bytes, if these are known. `local`: the
+    /// thread that deferred it may call it.
     ///
     /// # Safety
     ///
@@ -138,24 +143,15 @@ impl Callback {
         Self { run: call_boxed::<F>, data, bytes_and_flags }
     }
 
-    /// A callback of a model that frees the value at `data`.
+    /// A callback of a model. `frees`: `data` is the pointer of a value.
     ///
     /// # Safety
     ///
     /// `run` may be called with `data` once, after a grace period.
     #[cfg(loom)]
-    pub unsafe fn freeing(run: Run, data: *mut (), local: bool) -> Self {
-        Self { run, data: MaybeUninit::new(data), bytes_and_flags: VALUE | (usize::from(local) * LOCAL) }
-    }
-
-    /// A callback of a model.
-    ///
-    /// # Safety
-    ///
-    /// `run` may be called with `data` once, after a grace period.
-    #[cfg(loom)]
-    pub unsafe fn from_parts(run: Run, data: Data, local: bool) -> Self {
-        Self { run, data, bytes_and_flags: usize::from(local) * LOCAL }
+    pub unsafe fn from_parts(run: Run, data: Data, local: bool, frees: bool) -> Self {
+        let flags = [(local, LOCAL), (frees, VALUE)];
+        Self { run, data, bytes_and_flags: flags.iter().map(|(set, flag)| usize::from(*set) * flag).sum() }
     }
 
     /// Returns the bytes that count towards the limits.
@@ -234,10 +230,60 @@ fn weight(bytes: usize, heap: Option<usize>) -> usize {
     bytes.saturating_add(heap.unwrap_or(0)).min(MAX_BYTES) << FLAGS | unknown
 }
 
+thread_local! {
+    /// What the calling thread runs, innermost first: a list on its stack.
+    static INNERMOST: Cell<*const Running> = const { Cell::new(ptr::null()) };
+}
+
+/// A callback that runs on this thread, or wakers.
+struct Running {
+    /// The address of its domain; null for wakers.
+    domain: *const (),
+    outer: *const Running,
+}
+
+/// Calls wakers.
+pub(super) fn wake_all(wakers: Vec<Waker>) {
+    let _code = (!wakers.is_empty()).then(pool::in_code);
+    let call = || block_on::wake_all(wakers);
+    // The threads of a model share what belongs to a thread here.
+    if cfg!(loom) { call() } else { listed(ptr::null(), call) }
+}
+
+/// Calls `f`, a callback of `domain`: an address that no other domain has until it returns.
+pub(super) fn listed<R>(domain: *const (), f: impl FnOnce() -> R) -> R {
+    let running = Running { domain, outer: INNERMOST.get() };
+    INNERMOST.set(&raw const running);
+    f()
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        INNERMOST.set(self.outer);
+    }
+}
+
+/// Returns `true` if the calling thread runs a callback of any domain, or wakers.
+pub(crate) fn is_any_running() -> bool {
+    !INNERMOST.get().is_null()
+}
+
+/// Returns `true` if the calling thread runs a callback of `domain`.
+pub(crate) fn is_running(domain: *const ()) -> bool {
+    let mut next = INNERMOST.get();
+    // SAFETY: what is listed lies on this thread's stack, in a call of `listed` that has not returned.
+    while let Some(running) = unsafe { next.as_ref() } {
+        if running.domain == domain {
+            return true;
+        }
+        next = running.outer;
+    }
+    false
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::pointer::thin::ThinPtr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -259,7 +305,7 @@ mod tests {
     fn only_frees_without_destructors_are_free_only() {
         fn free<T: Send + 'static>(value: T) -> Callback {
             // SAFETY: the value was never shared.
-            unsafe { Callback::free::<ThinPtr<T>>(ThinPtr::new(Box::new(value)).word(), 5, Some(7), false) }
+            unsafe { Callback::free(ThinPtr::new(Box::new(value)), 5, Some(7), false) }
         }
         let callbacks = [free([1_u8; 3]), free(()), free(vec![1]), Callback::call(|| (), Some(12))];
         assert_eq!(callbacks.each_ref().map(Callback::is_free_only), [true, true, false, false]);

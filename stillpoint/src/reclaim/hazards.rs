@@ -1,9 +1,9 @@
 //! What a domain with hazard pointers has beyond others: it keeps what is protected when its grace period has ended.
 //!
-//! Such a domain frees what was retired as all domains do: owners push to queues, grace periods end, owners and the worker
-//! run what is ready. But before a value is freed, the thread looks whether a hazard pointer protects it
-//! ([`crate::slots::protected`]). If so, the callback goes to the end of one more queue, of those that are *kept*. It is
-//! lazy: the worker takes it through another grace period when there is other work, for `barrier`, or after a second. So
+//! Such a domain frees what was retired as all domains do: owners push to queues, grace periods end, owners and the
+//! worker run what is ready. But before a value is freed, the thread looks whether a hazard pointer protects it
+//! ([`crate::slots::protected`]). If so, the callback goes to the end of one more queue, of those that are *kept*.
+//! The worker takes it through another grace period when there is other work, for `barrier`, or after a second. So
 //! what waits beyond its grace period is what hazard pointers protect: no more values than there are slots.
 //!
 //! # What is counted
@@ -13,15 +13,15 @@
 //!
 //! # Invariant
 //!
-//! A value is freed only if [`Protected`] addresses were collected after the end of a grace period that began after it
-//! was retired, and its own is not among them.
+//! A value is freed only if [`Protected`] addresses were collected after the end of a grace period that began after
+//! it was retired, and its own is not among them.
 
 use super::callback::Callback;
 use super::queue::{Pending, Queue};
 use crate::readers::any::AnyEngine;
 use crate::slots::protected::{LastCollection, Protected};
 use crate::slots::record::{Record, Records};
-use crate::sync::{ForkSafe, Mutex, const_unless_loom};
+use crate::sync::{AtomicU64, ForkSafe, Mutex, Ordering::*, const_unless_loom};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub struct Hazards {
     last: LastCollection,
     /// Callbacks that are kept, which the worker runs.
     kept: Queue,
+    /// The position in `kept` after the last callback that the worker must look at soon.
+    urgent_end: AtomicU64,
     /// Its holder is the owner of the queue.
     push_lock: ForkSafe<Mutex<()>>,
 }
@@ -40,6 +42,7 @@ impl Hazards {
             Self {
                 last: LastCollection::new(records),
                 kept: Queue::new(),
+                urgent_end: AtomicU64::new(0),
                 push_lock: ForkSafe::new(Mutex::new(())),
             }
         }
@@ -50,6 +53,18 @@ impl Hazards {
         &self.kept
     }
 
+    /// Returns how urgent the callbacks are that are kept.
+    pub fn pending(&self) -> Pending {
+        // Acquire: the callbacks that are urgent; pairs with the Release in `expedite`.
+        if self.kept.completed() < self.urgent_end.load(Acquire) {
+            Pending::Urgent
+        } else if self.kept.has_pending() {
+            Pending::Kept
+        } else {
+            Pending::None
+        }
+    }
+
     /// Returns the number of callbacks that are kept. A statistic.
     #[cfg(not(loom))]
     pub fn kept_count(&self) -> u64 {
@@ -58,8 +73,8 @@ impl Hazards {
         self.kept.tail() - completed
     }
 
-    /// Returns `true` if the callback frees a value that a hazard pointer protects. Its grace period, of `engine`, has
-    /// ended, and `protected` is empty or was set by this function since then.
+    /// Returns `true` if the callback frees a value that a hazard pointer protects. Its grace period, of `engine`,
+    /// has ended, and `protected` is empty or was set by this function since then.
     #[inline]
     pub fn is_protected(
         &self,
@@ -71,24 +86,23 @@ impl Hazards {
         protected.get_or_insert_with(|| self.last.protected(engine.completed())).contains(address)
     }
 
-    /// Keeps a callback for later. Returns `true` if none was kept before.
+    /// Keeps a callback for later.
     #[cold]
-    pub fn keep(&self, callback: Callback) -> bool {
+    pub fn keep(&self, callback: Callback) {
         // Nothing under the lock panics, here and below, nor runs code of the program.
         let _lock = self.push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let is_first = self.kept.pending() == Pending::None;
         // SAFETY: the holder of the lock is the queue's owner.
-        _ = unsafe { self.kept.push(callback.for_worker(), true) };
+        _ = unsafe { self.kept.push(callback.for_worker()) };
         // What is kept does not count.
         _ = self.kept.take_unreported();
-        is_first
     }
 
     /// Has the worker look at all that is kept now, as soon as it can.
     #[cold]
     pub fn expedite(&self) {
         let _lock = self.push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.kept.expedite();
+        // Release: publishes the `tail` that it covers; pairs with the Acquire in `pending`.
+        self.urgent_end.store(self.kept.tail(), Release);
     }
 
     /// Returns the number of slots at which a collection looks.
@@ -109,5 +123,7 @@ impl Hazards {
             self.push_lock.overwrite(Mutex::new(()));
             self.kept.reset_in_child();
         }
+        // Relaxed: there is no other thread.
+        self.urgent_end.store(0, Relaxed);
     }
 }

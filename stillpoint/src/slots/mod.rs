@@ -8,7 +8,7 @@
 //! | [`crate::arc`] | a load, inside a section of the domain of all loads | a store, after a grace period of that domain, which gives each guard a reference ([`scan`]) |
 //! | `hazard` | a hazard pointer, which then sees that the value is still published; or inside a section | the threads that free what was retired, after a grace period: they leave what is protected ([`protected`]) |
 
-#[cfg(not(loom))]
+#[cfg_attr(loom, path = "loom.rs")]
 pub mod pointers;
 pub mod protected;
 pub mod record;

@@ -5,8 +5,8 @@ use super::thread::slot_table;
 
 slot_table!(6);
 
-/// Takes a slot for a hazard pointer, which any thread may [give back](Slot::give_back). Returns `None` if there is no
-/// memory for one.
+/// Takes a slot for a hazard pointer, which any thread may [give back](Slot::give_back). Returns `None` if there is
+/// no memory for one.
 #[inline]
 pub fn take() -> Option<&'static Slot> {
     let slot = take_slot()?;

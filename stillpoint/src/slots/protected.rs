@@ -1,8 +1,8 @@
 //! What hazard pointers protect: how one protects a value, and how threads that free what was retired find it.
 //!
 //! A hazard pointer has a [`Slot`](super::slot::Slot). It protects the value whose address is there. A value that was
-//! retired is freed if no slot had its address when a thread [collected](Protected::collect) all addresses, after a grace
-//! period that began after the value was retired. A retired value was unpublished before.
+//! retired is freed if no slot had its address when a thread [collected](Protected::collect) all addresses, after a
+//! grace period that began after the value was retired. A retired value was unpublished before.
 //!
 //! # Why a collection finds each protection
 //!
@@ -16,30 +16,30 @@
 //!
 //! The heavy fence orders the reader's store and load in one of two ways.
 //!
-//! 1. *The light fence precedes the heavy one.* Then the collection, which comes after the grace period, sees the store of
-//!    `p`, or a later one. A later one is a Release, and the collection an Acquire: the reader has done with `p` before it
-//!    is freed.
-//! 2. *The light fence follows the heavy one.* Then the second load of the source sees the unpublishing: it does not return
-//!    `p`, or `p` was published again, which is another retirement's concern.
+//! 1. *The light fence precedes the heavy one.* Then the collection, which comes after the grace period, sees the
+//!    store of `p`, or a later one. A later one is a Release, and the collection an Acquire: the reader has done with
+//!    `p` before it is freed.
+//! 2. *The light fence follows the heavy one.* Then the second load of the source sees the unpublishing: it does not
+//!    return `p`, or `p` was published again, which is another retirement's concern.
 //!
-//! So every grace period of a domain with hazard pointers issues a heavy fence, also where no thread reads in sections. The
-//! collection may come at any time after it, by any thread, and serves all that was retired before it.
+//! So every grace period of a domain with hazard pointers issues a heavy fence, also where no thread reads in
+//! sections. The collection may come at any time after it, by any thread, and serves all that was retired before it.
 //!
 //! *A value that is loaded in a section* is stored in a slot before the section ends. The grace period waits for the
 //! section, which is left by a Release: so the collection sees the store. There is no second load, and no fence.
 //!
-//! *A value that is protected already* may be protected by a second hazard pointer only by such a load: by a collection that
-//! reads the second slot before it is filled, and the first one after it was cleared, neither would be seen.
+//! *A value that is protected already* may be protected by a second hazard pointer only by such a load. Otherwise a
+//! collection could read the second slot before it is filled and the first after it is cleared, and see neither.
 //!
 //! # Cost
 //!
-//! A collection loads the slots of all [active records](super::record), and sorts the addresses. It is shared by all threads that
-//! free what one grace period serves ([`LastCollection`]).
+//! A collection loads the slots of all [active records](super::record), and sorts the addresses. It is shared by all
+//! threads that free what one grace period serves ([`LastCollection`]).
 //!
 //! # Source
 //!
-//! Michael, *Hazard pointers: safe memory reclamation for lock-free objects* (2004). Goldblatt's proposal of asymmetric
-//! fences (P1202) names the use.
+//! Michael, *Hazard pointers: safe memory reclamation for lock-free objects* (2004). Goldblatt's proposal of
+//! asymmetric fences (P1202) names the use.
 
 use std::sync::Arc;
 
@@ -67,7 +67,8 @@ fn bit(address: usize) -> u64 {
 impl Protected {
     /// Returns what the slots of all threads protect now.
     fn collect(records: &Records) -> Self {
-        let mut sorted: Vec<usize> = records.slots().filter_map(Slot::address).collect();
+        let mut sorted: Vec<usize> = Vec::new();
+        records.slots().filter_map(Slot::address).for_each(|address| sorted.push(address));
         if sorted.is_empty() {
             return Self(None);
         }

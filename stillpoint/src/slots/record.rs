@@ -1,9 +1,9 @@
 //! Records of protection slots, and the pool of all records.
 //!
 //! A thread *owns* one record, from its first guard to its exit: it finds slots there without an atomic
-//! read-modify-write. For more guards than that has slots it takes slots of *shared* records, each of which it owns for the
-//! moment in which it takes one. A thread that exits shares its record if slots there are still in use. A shared record
-//! whose slots are all free goes back to the stack of free records.
+//! read-modify-write. For more guards than that has slots it takes slots of *shared* records, each of which it owns
+//! for the moment in which it takes one. A thread that exits shares its record if slots there are still in use. A
+//! shared record whose slots are all free goes back to the stack of free records.
 //!
 //! | `is_shared` | active | on the stack | the record |
 //! |---|---|---|---|
@@ -15,16 +15,16 @@
 //!
 //! 1. Only the owner takes slots: two threads never take one.
 //! 2. A record that is not active has no slot in use: scans need not look there.
-//! 3. A thread owns its record until it exits. A signal handler may interrupt it between a look at a slot and the store that
-//!    fills it, so nothing that the handler does may share the record.
+//! 3. A thread owns its record until it exits. A signal handler may interrupt it between a look at a slot and the
+//!    store that fills it, so nothing that the handler does may share the record.
 //!
 //! # Cost
 //!
-//! All operations look at a bounded number of slots, but for scans. These look at the active records: of each thread its
-//! own, and those with slots in use. No list of shared records is kept: each scan, and each claim for the next
-//! few records, gives those back that are unused. A thread that needs a slot of a shared record looks for a free one in the
-//! next few before it claims another record. So there are at most about an eighth more records than the slots that have
-//! been in use at once need, besides the threads' own.
+//! All operations look at a bounded number of slots, but for scans. These look at the active records: of each thread
+//! its own, and those with slots in use. No list of shared records is kept: each scan, and each claim for the next
+//! few records, gives those back that are unused. A thread that needs a slot of a shared record looks for a free one
+//! in the next few before it claims another record. So there are at most about an eighth more records than the slots
+//! that have been in use at once need, besides the threads' own.
 
 use core::array;
 use core::cell::Cell;
@@ -154,8 +154,9 @@ impl Records {
         true
     }
 
-    /// Takes a slot of a shared record, and reserves it: of `last`, the record of which the thread took one last, if that
-    /// has a free one, or of one of the next few, otherwise of one that `claim` returns. Async-signal-safe if `claim` is.
+    /// Takes a slot of a shared record, and reserves it: of `last`, the record of which the thread took one last, if
+    /// that has a free one, or of one of the next few, otherwise of one that `claim` returns. Async-signal-safe if
+    /// `claim` is.
     pub fn take_shared(
         &self,
         last: &Cell<Option<&'static Record>>,
@@ -195,8 +196,8 @@ impl Records {
         self.registry.claimed()
     }
 
-    /// Frees all records but that of `own`, the calling thread's, and those with slots in use, which it may have the guards
-    /// of: these are shared. For the only thread of a process, as after a fork.
+    /// Frees all records but that of `own`, the calling thread's, and those with slots in use, which it may have the
+    /// guards of: these are shared. For the only thread of a process, as after a fork.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self, own: Option<&'static Reader>) {
         self.registry.reset_in_child_except(own, |record: &Record| {

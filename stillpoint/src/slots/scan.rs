@@ -1,8 +1,8 @@
 //! What a writer does with a pointer that it has taken out of a cell: it pays the guards that have it.
 //!
-//! The caller's grace period has ended: every load that returned the pointer from that cell has filled its slot, and the
-//! scan sees that, or what the slot's guard or a later one did afterwards. No load from the cell returns the pointer any
-//! more, unless it is published again, which is another writer's reference.
+//! The caller's grace period has ended: every load that returned the pointer from that cell has filled its slot, and
+//! the scan sees that, or what the slot's guard or a later one did afterwards. No load from the cell returns the
+//! pointer any more, unless it is published again, which is another writer's reference.
 //!
 //! # The scan
 //!
@@ -14,17 +14,18 @@
 //! last look    takes back what was paid for guards that have been dropped
 //! ```
 //!
-//! A guard that has the pointer, and is not found, was loaded from another cell: the writer that takes it out of *that*
-//! cell pays for it. It does no harm to pay such a guard: the reference is to the value that it has.
+//! A guard that has the pointer, and is not found, was loaded from another cell: the writer that takes it out of
+//! *that* cell pays for it. It does no harm to pay such a guard: the reference is to the value that it has.
 //!
-//! A guard that was paid by one writer may be found by the next, which has the same pointer from another cell: it is paid,
-//! and left alone. If it is being dropped, its reference may be taken by this writer instead: then the guard finds none.
+//! A guard that was paid by one writer may be found by the next, which has the same pointer from another cell: it is
+//! paid, and left alone. If it is being dropped, its reference may be taken by this writer instead: then the guard
+//! finds none.
 //!
 //! # Invariants
 //!
 //! 1. Under the lock, `paid` is set by the holder only; without it, it is never set.
-//! 2. After the last look, each slot that has the pointer has a payment that its guard will find: the guard's light fence
-//!    comes after the heavy one, or the last look would not have found the pointer ([`super::slot`]).
+//! 2. After the last look, each slot that has the pointer has a payment that its guard will find: the guard's light
+//!    fence comes after the heavy one, or the last look would not have found the pointer ([`super::slot`]).
 
 use super::protected::LastCollection;
 use super::record::Records;
@@ -54,9 +55,9 @@ impl GuardSlots {
         self.last.protected(completed).contains(address.addr())
     }
 
-    /// Pays the guards that protect `address`, which is not null. `increment` adds a reference to the value: it must not
-    /// panic, nor call this. Returns the number of references that the caller must release: those for guards that were
-    /// dropped in the meantime.
+    /// Pays the guards that protect `address`, which is not null. `increment` adds a reference to the value: it must
+    /// not panic, nor call this. Returns the number of references that the caller must release: those for guards that
+    /// were dropped in the meantime.
     ///
     /// Blocks for a heavy fence if there is such a guard, and while another thread pays.
     pub fn pay(&self, address: *mut (), increment: impl Fn()) -> usize {

@@ -1,9 +1,10 @@
-//! A protection slot: the pointer that a guard holds without a reference of its own, and how a writer gives it one; or
-//! the pointer of a hazard pointer.
+//! A protection slot: the pointer that a guard holds without a reference of its own, and how a writer gives it one;
+//! or the pointer of a hazard pointer.
 //!
-//! A guard of a counted pointer (`Arc`) that has no reference of its own relies on that of the cell it was loaded from.
-//! A writer that takes the pointer out of the cell *pays* for such guards before it uses the cell's reference: it
-//! increments the count, and leaves the reference in the guard's slot. The guard takes it there when it is dropped.
+//! A guard of a counted pointer (`Arc`) that has no reference of its own relies on that of the cell it was loaded
+//! from. A writer that takes the pointer out of the cell *pays* for such guards before it uses the cell's reference:
+//! it increments the count, and leaves the reference in the guard's slot. The guard takes it there when it is
+//! dropped.
 //!
 //! # States
 //!
@@ -17,24 +18,24 @@
 //! | [`RESERVED`] | null | belongs to a hazard pointer, which protects nothing |
 //! | `p` | null | belongs to a hazard pointer, which protects `p`: see [`super::protected`] |
 //!
-//! The owner of the record fills slots ([`Slot::fill`]), any thread empties them ([`Slot::release`]), and writers pay, one
-//! at a time ([`super::scan`]).
+//! The owner of the record fills slots ([`Slot::fill`]), any thread empties them ([`Slot::release`]), and writers
+//! pay, one at a time ([`super::scan`]).
 //!
 //! # Invariants
 //!
-//! 1. *A slot belongs to one guard at a time*: it is filled when it is free, by its owner, and freed by its guard as the
-//!    last thing that this does with it.
-//! 2. *The thread that takes `paid` owns the reference*: it is a reference to the value that `paid` points to, stored by the writer
-//!    that has incremented the count, and taken by one compare-exchange, of the guard or of a writer.
-//! 3. *A guard takes a payment for its own value only.* A payment for the previous guard of the slot may come late: it has
-//!    another address, or it is for the same value. (A value whose address is in `paid` is alive, so no other has this
-//!    address. Addresses have the tags of `arc::RefCnt`.)
+//! 1. *A slot belongs to one guard at a time*: it is filled when it is free, by its owner, and freed by its guard as
+//!    the last thing that this does with it.
+//! 2. *The thread that takes `paid` owns the reference*: it is a reference to the value that `paid` points to, stored
+//!    by the writer that has incremented the count, and taken by one compare-exchange, of the guard or of a writer.
+//! 3. *A guard takes a payment for its own value only.* A payment for the previous guard of the slot may come late:
+//!    it has another address, or it is for the same value. (A value whose address is in `paid` is alive, so no other
+//!    has this address. Addresses have the tags of `arc::RefCnt`.)
 //! 4. While no writer pays, `paid` is null or the same as `protected`, unless the guard is being dropped.
 //!
 //! # A guard that is dropped while a writer pays
 //!
-//! Neither executes an atomic read-modify-write unless a payment is there. The guard stores and then loads, the writer
-//! too, with a light and a heavy fence between: so at least one of them sees the other's store.
+//! Neither executes an atomic read-modify-write unless a payment is there. The guard stores and then loads, the
+//! writer too, with a light and a heavy fence between: so at least one of them sees the other's store.
 //!
 //! ```text
 //! guard, in any thread                      writer that has taken p out of the cell
@@ -49,13 +50,13 @@
 //!
 //! # Signals
 //!
-//! A handler that drops every guard that it has loaded before it returns may interrupt the owner anywhere: it leaves each
-//! slot as it was. A slot that is being released is not free.
+//! A handler that drops every guard that it has loaded before it returns may interrupt the owner anywhere: it leaves
+//! each slot as it was. A slot that is being released is not free.
 //!
 //! # Source
 //!
-//! Michael, *Hazard pointers: safe memory reclamation for lock-free objects* (2004). Vaner's arc-swap calls what a guard
-//! owes its cell a *debt*, which a writer pays.
+//! Michael, *Hazard pointers: safe memory reclamation for lock-free objects* (2004). Vaner's arc-swap calls what a
+//! guard owes its cell a *debt*, which a writer pays.
 
 use core::ptr;
 
@@ -65,7 +66,8 @@ use crate::sync::{AtomicPtr, Ordering::*, const_unless_loom, step};
 /// The guard of the slot is being dropped. No value has this address.
 pub(super) const RELEASING: *mut () = ptr::without_provenance_mut(usize::MAX - 1);
 
-/// The slot belongs to a hazard pointer, which protects nothing. `stillpoint.h` has this constant too. No value has this address.
+/// The slot belongs to a hazard pointer, which protects nothing. `stillpoint.h` has this constant too. No value has
+/// this address.
 const RESERVED: *mut () = ptr::without_provenance_mut(usize::MAX);
 
 /// See the [module](self). `stillpoint.h` accesses the first word.
@@ -93,13 +95,13 @@ impl Slot {
     /// Returns `true` if the owner may fill the slot.
     #[inline(always)]
     pub fn is_free(&self) -> bool {
-        // Acquire: comes after the guard that was here; pairs with the second Release in `release`. `fill` then publishes
-        // what that guard's thread did with its value.
+        // Acquire: comes after the guard that was here; pairs with the second Release in `release`. `fill` then
+        // publishes what that guard's thread did with its value.
         self.protected.load(Acquire).is_null()
     }
 
-    /// Protects the value at `address`, which is not null, for a guard. The owner calls this inside the section in which
-    /// it loaded the pointer. The slot is free.
+    /// Protects the value at `address`, which is not null, for a guard. The owner calls this inside the section in
+    /// which it loaded the pointer. The slot is free.
     #[inline(always)]
     pub fn fill(&self, address: *mut ()) {
         // Release: a writer that finds this address comes after the slot's earlier guards; pairs with the Acquire in
@@ -107,8 +109,8 @@ impl Slot {
         step!("slot-not-filled", self.protected.store(address, Release));
     }
 
-    /// Frees the slot of a guard that protects `address`. Returns `true` if the guard owns a reference, which the caller
-    /// must release. The guard is not used afterwards.
+    /// Frees the slot of a guard that protects `address`. Returns `true` if the guard owns a reference, which the
+    /// caller must release. The guard is not used afterwards.
     #[inline(always)]
     #[must_use]
     pub fn release(&self, address: *mut ()) -> bool {
@@ -117,8 +119,8 @@ impl Slot {
         // Either the load below sees the payment, or the writer sees the store above, after its heavy fence.
         light();
         let is_paid = !self.paid.load(Relaxed).is_null() && self.take(address);
-        // Release: as above, and the owner that fills the slot again comes after this guard; pairs with the Acquires in
-        // `protects` and `is_free`.
+        // Release: as above, and the owner that fills the slot again comes after this guard; pairs with the Acquires
+        // in `protects` and `is_free`.
         self.protected.store(ptr::null_mut(), Release);
         is_paid
     }
@@ -137,8 +139,8 @@ impl Slot {
         step!("hazard-not-stored", self.protected.store(address, Release));
     }
 
-    /// Protects what `load` returns, a pointer with a tag in the bits of `tag`, and returns it: the pointer was the same
-    /// while the slot protected it.
+    /// Protects what `load` returns, a pointer with a tag in the bits of `tag`, and returns it: the pointer was the
+    /// same while the slot protected it.
     #[inline(always)]
     pub fn protect(&self, tag: usize, load: impl Fn() -> *mut ()) -> *mut () {
         let mut seen = load();
@@ -150,8 +152,8 @@ impl Slot {
         }
     }
 
-    /// Protects `seen`, which `load` has returned. Returns what it returns now, as an error if that is another pointer.
-    /// The slot then protects nothing that can be relied on.
+    /// Protects `seen`, which `load` has returned. Returns what it returns now, as an error if that is another
+    /// pointer. The slot then protects nothing that can be relied on.
     #[inline(always)]
     pub fn try_protect(
         &self,
@@ -185,7 +187,8 @@ impl Slot {
     /// Frees the slot of a hazard pointer.
     #[inline(always)]
     pub fn give_back(&self) {
-        // Release: as in `set`, and the owner that fills the slot again comes after; pairs with the Acquire in `is_free`.
+        // Release: as in `set`, and the owner that fills the slot again comes after; pairs with the Acquire in
+        // `is_free`.
         self.protected.store(ptr::null_mut(), Release);
     }
 
@@ -199,7 +202,8 @@ impl Slot {
 
     /// Returns `true` if the slot protects `address`.
     pub fn protects(&self, address: *mut ()) -> bool {
-        // Acquire: comes after the guards of `address` that were here; pairs with the Releases in `release` and `fill`.
+        // Acquire: comes after the guards of `address` that were here; pairs with the Releases in `release` and
+        // `fill`.
         self.protected.load(Acquire) == address
     }
 
@@ -218,8 +222,9 @@ impl Slot {
     /// Takes the payment for `address`, if it is there.
     #[cold]
     pub fn take(&self, address: *mut ()) -> bool {
-        // Acquire: the decrement of the count comes after the increment. It is not enough that both change one word: the
-        // decrement of another thread may come between, and find that it is the last. Pairs with the Release in `pay`.
+        // Acquire: the decrement of the count comes after the increment. It is not enough that both change one word:
+        // the decrement of another thread may come between, and find that it is the last. Pairs with the Release in
+        // `pay`.
         self.paid.compare_exchange(address, ptr::null_mut(), Acquire, Relaxed).is_ok()
     }
 

@@ -1,7 +1,7 @@
 //! A thread's slots: how it gets its [`Record`] of a table, and finds free slots there, or elsewhere.
 //!
-//! A thread gets its record when it first needs a slot, and gives it up when it exits. It takes slots of shared records if
-//! all slots of its own are in use, after its exit, and in a signal handler that interrupts the search.
+//! A thread gets its record when it first needs a slot, and gives it up when it exits. It takes slots of shared
+//! records if all slots of its own are in use, after its exit, and in a signal handler that interrupts the search.
 //!
 //! # Invariants
 //!
@@ -47,8 +47,8 @@ const NO_SLOT: *const Slot = ptr::null();
 /// What a thread knows of its record: a thread-local variable.
 #[derive(Debug)]
 pub struct ThreadSlots {
-    /// The slot that the thread filled last: a static reference, as a pointer, because constants of Rust 1.85 contain no
-    /// references to atomics.
+    /// The slot that the thread filled last: a static reference, as a pointer, because constants of Rust 1.85 contain
+    /// no references to atomics.
     slot: Cell<*const Slot>,
     reader: Cell<Option<&'static Reader>>,
     /// The record of `reader`.
@@ -77,8 +77,8 @@ impl ThreadSlots {
         Self { has_ended: Cell::new(true), ..Self::new() }
     }
 
-    /// Returns a slot for the calling thread, free or reserved, which it fills or gives back. Returns `None` if there is no
-    /// memory.
+    /// Returns a slot for the calling thread, free or reserved, which it fills or gives back. Returns `None` if there
+    /// is no memory.
     #[inline(always)]
     pub fn take(&self, table: &'static SlotTable) -> Option<&'static Slot> {
         // SAFETY: what is stored there comes from static references, or is null in a model.
@@ -184,8 +184,8 @@ impl SlotTable {
     }
 }
 
-/// Defines a table of slots: `TABLE`, and `take_slot`, which is [`ThreadSlots::take`] of the calling thread. In the child of
-/// a fork, in the order `$order`, the table is reset, and then `$in_child` is called.
+/// Defines a table of slots: `TABLE`, and `take_slot`, which is [`ThreadSlots::take`] of the calling thread. In the
+/// child of a fork, in the order `$order`, the table is reset, and then `$in_child` is called.
 #[cfg(not(loom))]
 macro_rules! slot_table {
     ($order:literal $(, $in_child:path)?) => {

@@ -18,21 +18,19 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use super::fork;
 use super::guard::{Guard, Section};
-use super::handles::Handles;
 use super::state::SrcuState;
 use crate::EnterSection;
 use crate::grace_period::engine::ReaderSet as _;
+use crate::readers::any::AnyEngine;
 use crate::readers::sections::reader::Reader;
 #[cfg(feature = "_capi")]
 use crate::readers::srcu::Idx;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
-use crate::reclaim::domain::{Core, RawDomain, parked_at, try_synchronize};
+use crate::reclaim::domain::{RawDomain, Work, parked_at, try_synchronize};
+use crate::reclaim::pool;
+use crate::reclaim::pool::state::Submitted;
 use crate::reclaim::queue::Queue;
-#[cfg(feature = "statistics-page")]
-use crate::reclaim::sample::DomainSample;
-use crate::reclaim::striped::StripedQueues;
-use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sync::Memory;
 
 /// A domain: readers, and grace periods that wait for these readers only.
@@ -61,26 +59,15 @@ use crate::sync::Memory;
 #[doc(alias = "srcu_struct")]
 pub struct Domain {
     /// Null before the first use.
-    inner: AtomicPtr<Inner>,
+    shared: AtomicPtr<SrcuState>,
     site: &'static Location<'static>,
-}
-
-/// The state that all handles of a domain point to.
-#[derive(Debug)]
-#[repr(C)]
-struct Inner {
-    /// First, so that it has the address of `Inner`: see [`check_section`](crate::Domain::check_section).
-    shared: SrcuState,
-    handles: Handles,
-    /// The memory of this value.
-    memory: Memory,
 }
 
 impl Domain {
     /// Creates a domain. Does not allocate; the first use does.
     #[track_caller]
     pub const fn new() -> Self {
-        Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller() }
+        Self { shared: AtomicPtr::new(ptr::null_mut()), site: Location::caller() }
     }
 
     /// Begins a read-side critical section, which ends when the guard is dropped, in any thread.
@@ -98,7 +85,8 @@ impl Domain {
         Guard::enter(self.shared())
     }
 
-    /// Blocks until every section that is open now has ended: see [`Domain::synchronize`](crate::Domain::synchronize).
+    /// Blocks until every section that is open now has ended: see
+    /// [`Domain::synchronize`](crate::Domain::synchronize).
     ///
     /// Async code awaits a [`GracePeriod`](crate::rcu::GracePeriod) instead.
     ///
@@ -120,7 +108,16 @@ impl Domain {
     /// If there is no memory.
     #[track_caller]
     pub fn prepare(&self) {
-        self.inner();
+        self.shared();
+    }
+
+    /// [`prepare`](Self::prepare), also for barriers, limits and cookies. Returns `false` if there is no memory.
+    #[cfg(feature = "_capi")]
+    #[doc(hidden)]
+    pub fn try_prepare(&self) -> bool {
+        // Acquire: as in `shared`.
+        (!self.shared.load(Acquire).is_null() || self.try_make().is_some())
+            && self.shared().work.make_slow(Work::new).is_some()
     }
 
     /// [`enter`](Self::enter) for interfaces to other languages: returns the number that
@@ -130,7 +127,7 @@ impl Domain {
     #[inline]
     #[track_caller]
     pub fn enter_raw(&self) -> u64 {
-        self.inner().shared.readers().read_lock() as u64
+        self.shared().readers().read_lock() as u64
     }
 
     /// Ends a section, in any thread.
@@ -142,42 +139,34 @@ impl Domain {
     #[doc(hidden)]
     #[inline]
     pub unsafe fn exit_raw(&self, section: u64) {
-        self.inner().shared.readers().read_unlock(Idx::of(section));
+        self.shared().readers().read_unlock(Idx::of(section));
     }
 
     #[inline(always)]
     #[track_caller]
     pub(super) fn shared(&self) -> &SrcuState {
-        &self.inner().shared
-    }
-
-    #[inline(always)]
-    #[track_caller]
-    fn inner(&self) -> &Inner {
-        // Acquire: the state is initialized; pairs with the Release in `make_slow`.
-        let inner = self.inner.load(Acquire);
+        // Acquire: the state is initialized; pairs with the Release in `try_make`.
+        let shared = self.shared.load(Acquire);
         // SAFETY: not freed while there is a handle.
-        if let Some(inner) = unsafe { inner.as_ref() } { inner } else { self.make_slow() }
+        if let Some(shared) = unsafe { shared.as_ref() } { shared } else { self.make_slow() }
     }
 
-    /// Returns what each domain does now.
+    /// Returns a handle of each domain in use.
     #[cfg(feature = "statistics-page")]
-    pub(crate) fn samples() -> impl Iterator<Item = DomainSample> {
+    pub(crate) fn used() -> Vec<Self> {
         let mut count = 0;
         fork::for_each(|_| count += 1);
         // Those that are made now are found next time.
         let mut domains = Vec::with_capacity(count);
         fork::for_each(|shared| {
-            let inner = shared.cast::<Inner>().cast_mut();
-            // SAFETY: the state is the first field of `Inner`, by whose pointer it was listed, and is not freed before
-            // this closure returns, nor later if the handle has been counted.
-            if domains.len() < domains.capacity() && unsafe { (*inner).handles.try_add() } {
+            // SAFETY: not freed before this closure returns, nor later if the handle has been counted.
+            if domains.len() < domains.capacity() && unsafe { (*shared).handles.try_add() } {
                 // SAFETY: as above.
-                let site = unsafe { (*inner).shared.readers().site() };
-                domains.push(Self { inner: AtomicPtr::new(inner), site });
+                let site = unsafe { (*shared).readers().site() };
+                domains.push(Self { shared: AtomicPtr::new(shared.cast_mut()), site });
             }
         });
-        domains.into_iter().map(|domain| DomainSample::of(&domain))
+        domains
     }
 
     fn has_callbacks(&self) -> bool {
@@ -188,47 +177,50 @@ impl Domain {
     /// if there are handles, or the callbacks cannot run.
     #[cold]
     fn run_left(&self) -> bool {
-        let Inner { shared, handles, .. } = self.inner();
+        let shared = self.shared();
         if shared.readers().is_any_inside() {
             return false;
         }
         // Tasks get theirs from this one.
-        handles.add();
-        shared.core.callbacks.run_left(self);
-        handles.drop_one() && !self.has_callbacks()
+        shared.handles.add();
+        self.work().callbacks.run_left(self);
+        shared.handles.drop_one() && !self.has_callbacks()
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn make_slow(&self) -> &Inner {
+    fn make_slow(&self) -> &SrcuState {
+        self.try_make()
+            .unwrap_or_else(|| panic!("no memory for the srcu::Domain that was made at {}", self.site))
+    }
+
+    /// Makes the state, unless another thread is faster. Returns `None` if there is no memory.
+    fn try_make(&self) -> Option<&SrcuState> {
         let readers = SrcuReaders::new(self.site);
         // A global allocator that enters recurses from either allocation, and then wins the race below. `prepare`
         // chooses the backend of the fence.
-        let memory = if readers.prepare() { Memory::zeroed(Layout::new::<Inner>()) } else { None };
-        let Some(memory) = memory else {
-            panic!("no memory for the srcu::Domain that was made at {}", self.site)
-        };
-        let fresh = memory.start::<Inner>();
+        let memory = if readers.prepare() { Memory::zeroed(Layout::new::<SrcuState>()) } else { None }?;
+        let fresh = memory.start::<SrcuState>();
         // SAFETY: the block belongs to this thread and has this layout.
         let ours = unsafe {
-            fresh.write(Inner { shared: SrcuState::new(readers), handles: Handles::new(), memory });
+            fresh.write(SrcuState::new(readers, memory.source()));
             fresh.as_ref()
         };
         // Before other threads see it: a fork must find it.
         // SAFETY: `free` unlists it. Not a pointer that is derived from a reference, as in `clone`.
-        unsafe { fork::enlist(&raw const (*fresh.as_ptr()).shared) };
-        // Release: publishes the state; pairs with the Acquire in `inner`. Acquire: the state of a faster thread.
-        match self.inner.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
-            Ok(_) => ours,
+        unsafe { fork::enlist(fresh.as_ptr()) };
+        // Release: publishes the state; pairs with the Acquire in `shared`. Acquire: the state of a faster thread.
+        match self.shared.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
+            Ok(_) => Some(ours),
             Err(faster) => {
                 // Another thread may have found it in the list.
                 if ours.handles.drop_one() {
                     // SAFETY: this was the last handle.
                     unsafe { free(fresh.as_ptr()) };
                 }
-                // SAFETY: as in `inner`.
-                unsafe { &*faster }
+                // SAFETY: as in `shared`.
+                Some(unsafe { &*faster })
             }
         }
     }
@@ -236,15 +228,15 @@ impl Domain {
 
 /// # Safety
 ///
-/// `inner` is the pointer from `make_slow`. There is no handle any more, and the caller does not use it again.
+/// `shared` is the pointer from `try_make`. There is no handle any more, and the caller does not use it again.
 #[cold]
-unsafe fn free(inner: *mut Inner) {
+unsafe fn free(shared: *mut SrcuState) {
     // SAFETY: the caller's contract.
     unsafe {
-        fork::unlist(&(*inner).shared);
-        let memory = ptr::read(&raw const (*inner).memory);
-        inner.drop_in_place();
-        memory.free();
+        fork::unlist(&*shared);
+        let memory = (*shared).memory;
+        shared.drop_in_place();
+        memory.free(shared.cast(), Layout::new::<SrcuState>());
     }
 }
 
@@ -256,21 +248,21 @@ impl Clone for Domain {
     /// If there is no memory for the first use.
     #[track_caller]
     fn clone(&self) -> Self {
-        self.inner().handles.add();
-        // Relaxed: `inner` has been called. Not a pointer that is derived from a reference, as `free` could not use
+        self.shared().handles.add();
+        // Relaxed: `shared` has been called. Not a pointer that is derived from a reference, as `free` could not use
         // that.
-        Self { inner: AtomicPtr::new(self.inner.load(Relaxed)), site: self.site }
+        Self { shared: AtomicPtr::new(self.shared.load(Relaxed)), site: self.site }
     }
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        let inner = *self.inner.get_mut();
+        let shared = *self.shared.get_mut();
         // SAFETY: this handle keeps it.
-        let Some(Inner { handles, .. }) = (unsafe { inner.as_ref() }) else { return };
+        let Some(SrcuState { handles, .. }) = (unsafe { shared.as_ref() }) else { return };
         if handles.drop_one() && (!self.has_callbacks() || self.run_left()) {
             // SAFETY: there is no handle any more.
-            unsafe { free(inner) };
+            unsafe { free(shared) };
         }
     }
 }
@@ -278,8 +270,8 @@ impl Drop for Domain {
 impl PartialEq for Domain {
     fn eq(&self, other: &Self) -> bool {
         // Relaxed, both: only the addresses matter. A clone shows that its original has been used.
-        let [inner, others] = [self, other].map(|domain| domain.inner.load(Relaxed));
-        if inner.is_null() { ptr::eq(self, other) } else { inner == others }
+        let [shared, others] = [self, other].map(|domain| domain.shared.load(Relaxed));
+        if shared.is_null() { ptr::eq(self, other) } else { shared == others }
     }
 }
 
@@ -298,9 +290,11 @@ impl fmt::Debug for Domain {
     }
 }
 
-// A section that passes `check_section` is one of this domain, and it is open while it is borrowed; see `readers::srcu`.
+// A section that passes `check_section` is one of this domain, and it is open while it is borrowed; see
+// `readers::srcu`.
 impl crate::Domain for Domain {
     type Section = Section;
+    type Hazards = ();
 
     fn with_section<T>(&self, f: impl FnOnce(Option<&Section>) -> T) -> T {
         f(Some(&self.enter()))
@@ -310,22 +304,19 @@ impl crate::Domain for Domain {
     #[track_caller]
     fn check_section(&self, section: &Section) {
         // Relaxed: only the address matters.
-        if !section.is_of(self.inner.load(Relaxed).cast()) {
+        if !section.is_of(self.shared.load(Relaxed)) {
             refuse();
         }
     }
 
     fn flush(&self) -> bool {
-        let SrcuState { core, queues, .. } = self.shared();
-        queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
+        let queues = &self.shared().queues;
+        queues.flush().for_each(|reported| self.work().callbacks.count(reported));
         _ = try_synchronize(self);
         // One notification is enough: all queues are urgent by now, and the worker looks at all of them.
-        (0..StripedQueues::COUNT).any(|index| core.callbacks.notify_if_pending(queues.get(index), self))
+        (0..queues.count()).any(|index| self.work().callbacks.notify_if_pending(queues.get(index), self))
     }
 }
-
-// SAFETY: there are no hazard pointers.
-unsafe impl crate::TakeBack for Domain {}
 
 // SAFETY: a guard ends its section when it is dropped.
 unsafe impl EnterSection for Domain {
@@ -345,12 +336,22 @@ impl RawDomain for Domain {
     }
 
     #[inline(always)]
-    fn core(&self) -> &Core {
-        &self.shared().core
+    fn engine(&self) -> &AnyEngine {
+        &self.shared().engine
+    }
+
+    #[inline(always)]
+    fn work(&self) -> &Work {
+        self.shared().work.get_or_make(Work::new)
+    }
+
+    fn seen_work(&self) -> &Work {
+        static NONE: Work = Work::new();
+        self.shared().work.get().unwrap_or(&NONE)
     }
 
     fn queue_count(&self) -> usize {
-        StripedQueues::COUNT
+        self.shared().queues.count()
     }
 
     fn queue(&self, index: usize) -> &Queue {
@@ -370,26 +371,26 @@ impl RawDomain for Domain {
     }
 
     fn register_for_fork(&self) {
-        self.inner();
+        self.shared();
     }
 
-    fn defer(&self, callback: Callback, lazy: bool) {
-        let shared = self.shared();
-        let (queue, reported) = shared.queues.push(callback, lazy);
-        shared.core.callbacks.notify(lazy, self);
+    fn defer(&self, callback: Callback) {
+        let callbacks = &self.work().callbacks;
+        let (queue, reported) = self.shared().queues.push(callback);
+        callbacks.notify(self);
         if let Some(reported) = reported {
-            shared.core.callbacks.count_pushed(reported, queue, self);
+            callbacks.count_pushed(reported, queue, self);
         }
     }
 
-    fn submit(&self, task: fn(&dyn RawDomain)) -> bool {
+    fn submit(&self, task: fn(&dyn RawDomain)) -> Submitted {
         let domain = self.clone();
-        worker_pool::submit(move || task(&domain))
+        pool::submit(move || task(&domain))
     }
 
     fn park(&self, due: u64, task: fn(&dyn RawDomain)) -> bool {
         let domain = self.clone();
-        lazy_timer::park(parked_at(self.core(), due), Box::new(move || task(&domain)))
+        pool::park(parked_at(self.engine(), due), move || task(&domain))
     }
 }
 

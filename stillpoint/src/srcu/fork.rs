@@ -1,16 +1,17 @@
-//! Domains in the child of a `fork`; what is not about sections is in `reclaim/fork.rs`.
+//! Domains in the child of a `fork`; what is not about sections is in `domain/fork.rs`.
 //!
-//! Guards are not tied to threads. So the child cannot tell the sections of threads that it does not have from its own,
-//! which may lend references, and keeps all that were open. The forking thread ends its own sections in the child; the
-//! others never end.
+//! Guards are not tied to threads. So the child cannot tell the sections of threads that it does not have from its
+//! own, which may lend references, and keeps all that were open. The forking thread ends its own sections in the
+//! child; the others never end.
 //!
-//! The counts that the child finds do not tell which are open. Other threads count while the kernel copies the memory,
-//! page by page and in no order: the child may have the end of a section without its beginning, which would offset an
-//! open section. So [`prepare`] sums before the fork, in the forking thread, whose sections are all in that sum (cases
-//! (1) and (3) of [`crate::readers::srcu`], without fences, as they are its own). The child continues from these sums.
+//! The counts that the child finds do not tell which are open. Other threads count while the kernel copies the
+//! memory, page by page and in no order: the child may have the end of a section without its beginning, which would
+//! offset an open section. So [`prepare`] sums before the fork, in the forking thread, whose sections are all in that
+//! sum (cases (1) and (3) of [`crate::readers::srcu`], without fences, as they are its own). The child continues from
+//! these sums.
 //!
-//! The list is locked from `prepare` on. Signals are blocked under its lock: a section of a signal handler between two
-//! sums would stay open in the child.
+//! The list is locked from `prepare` on. Signals are blocked under its lock: a section of a signal handler between
+//! two sums would stay open in the child.
 
 use core::ptr;
 
@@ -121,7 +122,7 @@ mod tests {
             srcu::Domain::new,
             arc::ArcCell::<std::sync::Arc<u8>>::load,
         );
-        let last = if cfg!(feature = "statistics-page") { 8 } else { 7 };
+        let last = if cfg!(feature = "statistics-page") { 9 } else { 8 };
         assert_eq!(orders(), (0..=last).collect::<Vec<_>>());
     }
 }

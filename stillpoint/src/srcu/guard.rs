@@ -58,32 +58,6 @@ impl<'a> Guard<'a> {
     pub(super) fn enter(domain: &'a SrcuState) -> Self {
         Self { section: Section::begin(domain), _handle: PhantomData }
     }
-
-    /// Ends the section and begins a new one: for long loops of reads.
-    ///
-    /// Grace periods that began before no longer wait for this guard. The compiler ensures that references loaded
-    /// through the guard are not used afterwards. Takes a load and a comparison if no grace period waits for the
-    /// section.
-    ///
-    /// ```
-    /// use stillpoint::rcu::Rcu;
-    /// use stillpoint::srcu::Domain;
-    ///
-    /// let domain = Domain::new();
-    /// let limit = Rcu::new_in(10, domain.clone());
-    /// let mut guard = domain.enter();
-    /// let mut sum = 0;
-    /// for i in 0..100 {
-    ///     guard.repin();
-    ///     sum += i % limit.load(&guard);
-    /// }
-    /// assert_eq!(sum, 450);
-    /// ```
-    #[inline]
-    pub fn repin(&mut self) {
-        // SAFETY: kept by the handle, which is still borrowed.
-        unsafe { self.section.repin() };
-    }
 }
 
 impl Section {
@@ -97,15 +71,6 @@ impl Section {
             site: readers.sites.begin(Location::caller()),
             idx: readers.read_lock(),
         }
-    }
-
-    /// # Safety
-    ///
-    /// The domain exists.
-    #[inline(always)]
-    pub(super) unsafe fn repin(&mut self) {
-        // SAFETY: the caller's contract.
-        self.idx = unsafe { self.domain.as_ref() }.readers().repin(self.idx);
     }
 
     /// # Safety

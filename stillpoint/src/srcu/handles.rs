@@ -1,4 +1,5 @@
-//! The count of the handles of a sleepable domain, after the last of which its memory is freed: see [`super::domain`].
+//! The count of the handles of a sleepable domain, after the last of which its memory is freed: see
+//! [`super::domain`].
 
 #[cfg(any(loom, feature = "statistics-page"))]
 use crate::sync::step;
@@ -23,8 +24,8 @@ impl Handles {
         assert!(handles < u64::MAX / 2, "too many handles of a domain");
     }
 
-    /// Counts a handle for a thread that has none. Returns `false` if there is none any more: the domain is about to be
-    /// freed.
+    /// Counts a handle for a thread that has none. Returns `false` if there is none any more: the domain is about to
+    /// be freed.
     #[cfg(any(loom, feature = "statistics-page"))]
     #[must_use]
     pub fn try_add(&self) -> bool {

@@ -9,8 +9,8 @@ use super::guard::Section;
 /// An open read-side critical section of a [`Domain`], with a handle of the domain: a [`Guard`](super::Guard) that
 /// borrows nothing. Dropping it, in any thread, ends the section.
 ///
-/// It can be stored in a struct, and moved into a thread or a task. It takes two atomic operations more than a `Guard`,
-/// on a word that all handles share.
+/// It can be stored in a struct, and moved into a thread or a task. It takes two atomic operations more than a
+/// `Guard`, on a word that all handles share.
 ///
 /// A leaked guard (`mem::forget`) keeps its handle: its section never ends, and grace periods that wait for it are
 /// [reported](crate::rcu::set_stall_hook).
@@ -50,15 +50,6 @@ impl Domain {
     pub fn enter_owned(&self) -> OwnedGuard {
         let handle = self.clone();
         OwnedGuard { section: Section::begin(handle.shared()), _handle: handle }
-    }
-}
-
-impl OwnedGuard {
-    /// Ends the section and begins a new one: see [`Guard::repin`](super::Guard::repin).
-    #[inline]
-    pub fn repin(&mut self) {
-        // SAFETY: kept by the handle.
-        unsafe { self.section.repin() };
     }
 }
 

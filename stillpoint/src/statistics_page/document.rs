@@ -7,19 +7,19 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::page::LONGEST;
+use super::sample::DomainSample;
+use crate::domain::fork::used;
+use crate::domain::stats::Stats;
 use crate::fence;
-use crate::reclaim::fork::samples;
-use crate::reclaim::sample::DomainSample;
-use crate::reclaim::stats::Stats;
 
 /// The most domains that are listed.
 const LISTED: usize = 64;
 
 /// Returns what the library does now, as JSON of at most [`LONGEST`] bytes.
 pub(super) fn json(interval: Duration, took: Duration) -> String {
-    let mut domains: Vec<_> = samples().collect();
+    let mut domains: Vec<_> = used().map(DomainSample::of).collect();
     #[cfg(feature = "srcu")]
-    domains.extend(crate::srcu::Domain::samples());
+    domains.extend(crate::srcu::Domain::used().iter().map(|domain| DomainSample::of(domain)));
     let domains_in_use = domains.len();
     keep(&mut domains, LISTED);
     loop {
@@ -42,8 +42,8 @@ pub(super) fn json(interval: Duration, took: Duration) -> String {
     }
 }
 
-/// Keeps `number` domains: a third for the longest wait, a third for the most callbacks, a third for the most bytes. What
-/// is first by one measure is kept, whatever others say.
+/// Keeps `number` domains: a third for the longest wait, a third for the most callbacks, a third for the most bytes.
+/// What is first by one measure is kept, whatever others say.
 fn keep(domains: &mut Vec<DomainSample>, number: usize) {
     let measures: [fn(&Stats) -> u64; 3] =
         [|stats| stats.waiting.as_nanos() as u64, |stats| stats.queued, |stats| stats.queued_bytes];

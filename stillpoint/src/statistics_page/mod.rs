@@ -1,9 +1,10 @@
 //! A page of statistics in memory, which other processes can read: what the command `stillpoint top PID` shows. With
 //! the feature `statistics-page`.
 //!
-//! The program calls [`publish`], once. From then on a thread of the library writes what all domains do, several times
-//! a second: grace periods and the threads that they wait for, backlogs and limits, workers, fences. Nothing is sent
-//! anywhere, and nothing connects to the program: the page is memory, and a process of the same user, or with the capability to trace it, opens it by `/proc`.
+//! The program calls [`publish`], once. From then on a thread of the library writes what all domains do, several
+//! times a second: grace periods and the threads that they wait for, backlogs and limits, workers, fences. Nothing is
+//! sent anywhere, and nothing connects to the program: the page is memory, and a process of the same user, or with
+//! the capability to trace it, opens it by `/proc`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,12 +25,12 @@
 //!
 //! # Threads, fork, exec
 //!
-//! The thread is named `stillpoint-stat`, blocks all signals, and has the CPUs of the main thread. It takes no part in
-//! the library's work. A sample shows it nowhere.
+//! The thread is named `stillpoint-stat`, blocks all signals, and has the CPUs of the main thread. It takes no part
+//! in the library's work. A sample shows it nowhere.
 //!
-//! The child of a fork has neither the thread nor the page: [`publish`] in the child makes a page of its own. A program
-//! that is executed has no page. One that closes all descriptors that it finds should do so before it publishes, or
-//! publish again.
+//! The child of a fork has neither the thread nor the page: [`publish`] in the child makes a page of its own. A
+//! program that is executed has no page. One that closes all descriptors that it finds should do so before it
+//! publishes, or publish again.
 //!
 //! # The page
 //!
@@ -68,11 +69,12 @@
 //! | `name`, `made_at` | as in [stall reports](crate::rcu#stalls) |
 //! | `stats` | [`Stats`](crate::rcu::Stats) |
 //! | `limits` | [`Limits`](crate::rcu::Limits) |
-//! | `worker` | `state`: `idle`, `parked`, `lazy_wait`, `rate_limited` or `running`; `thread`, and `running`, how long it has run callbacks: a batch of them, which ends after about a millisecond, or the one that takes longer; `waiting`, how long it has waited for a grace period |
+//! | `worker` | `state`: `idle`, `parked`, `rate_limited` or `running`; `thread`, and `running`, how long it has run callbacks: a batch of them, which ends after about a millisecond, or the one that takes longer; `waiting`, how long it has waited for a grace period |
 //! | `grace_period` | the one that waits for readers, or `null`: `number`; `waited`, how long; `readers`, for how many; at most 16 `threads` (`id`, `name`, `registered_at`, `section_at`, `has_exited`), or where `sections` began (`at`, `count`) |
 
 mod document;
 mod page;
+mod sample;
 
 use core::ffi::c_void;
 use core::num::NonZeroU32;
@@ -83,6 +85,7 @@ use std::panic::catch_unwind;
 
 use page::Page;
 
+use crate::reclaim::pool::starts_none;
 use crate::sync::{AtomicU64, Futex, Ordering::Relaxed, now};
 use crate::sys::fork::{ForkHook, register_for_fork};
 use crate::sys::fork_lock::ForkLock;
@@ -111,15 +114,15 @@ static INTERVAL_CHANGES: Futex = Futex::new(0);
 /// less than 10 milliseconds count as that. When this returns, the first sample can be read.
 ///
 /// If they are published already, this changes the interval. If the program has closed the descriptor of the page
-/// since, it makes a new one. Not for signal handlers. A program that unloads a library should not publish while domains of
-/// [`srcu`](crate::srcu) exist that the unloaded library has made, unless stillpoint is part of it: samples name places in its
-/// source.
+/// since, it makes a new one. Not for signal handlers. A program that unloads a library should not publish while
+/// domains of [`srcu`](crate::srcu) exist that the unloaded library has made, unless stillpoint is part of it:
+/// samples name places in its source.
 ///
 /// # Errors
 ///
 /// [`Unsupported`](io::ErrorKind::Unsupported) on systems other than 64-bit Linux. Otherwise the system's error if it
-/// denies a file in memory, 260 KiB of memory, files of that size (`RLIMIT_FSIZE`), or a thread. Then nothing is published that
-/// was not before, unless two threads publish at once.
+/// denies a file in memory, 260 KiB of memory, files of that size (`RLIMIT_FSIZE`), or a thread. Then nothing is
+/// published that was not before, unless two threads publish at once.
 pub fn publish(interval: Duration) -> io::Result<()> {
     let interval = interval.max(MIN_INTERVAL);
     if !register_for_fork(&FORK) || !is_pinned() {
@@ -129,7 +132,9 @@ pub fn publish(interval: Duration) -> io::Result<()> {
         let page = Page::create(&document::json(interval, Duration::ZERO))?;
         let replaced = PAGE.with(|published| published.replace(page));
         // The program's signals are not for this thread.
-        if replaced.is_none() && !with_all_blocked(|| spawn(c"stillpoint-stat", run, ptr::null_mut())) {
+        let starts =
+            || !starts_none() && with_all_blocked(|| spawn(c"stillpoint-stat", run, ptr::null_mut()));
+        if replaced.is_none() && !starts() {
             drop(PAGE.with(Option::take));
             return Err(io::Error::other("no thread can be started for the statistics"));
         }
@@ -162,7 +167,7 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
 }
 
 static FORK: ForkHook =
-    ForkHook { order: 8, prepare: || PAGE.hold(), parent: || PAGE.release(), child: in_child };
+    ForkHook { order: 9, prepare: || PAGE.hold(), parent: || PAGE.release(), child: in_child };
 
 init_array!(register_for_fork(&FORK));
 

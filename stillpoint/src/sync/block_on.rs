@@ -14,8 +14,8 @@ struct Signal(Futex32);
 const QUIET: u32 = 0;
 const WOKEN: u32 = 1;
 
-/// The functions of all wakers of [`block_on`], whose data are an [`Arc`] of a [`Signal`]. A static has one address. A table
-/// that [`Wake`](std::task::Wake) makes has one in each crate that calls `block_on`.
+/// The functions of all wakers of [`block_on`], whose data are an [`Arc`] of a [`Signal`]. A static has one address.
+/// A table that [`Wake`](std::task::Wake) makes has one in each crate that calls `block_on`.
 static OF_THREAD: RawWakerVTable = RawWakerVTable::new(clone, wake_owned, wake_by_ref, release);
 
 /// # Safety
@@ -66,8 +66,8 @@ impl Signal {
 
 /// Blocks until `is_ready` returns `true`, or [`now`] is `until`. Returns `true` if it was ready.
 ///
-/// Calls `is_ready` at once, and again after each call of its waker. `is_ready` must order itself after the change that
-/// it is woken for, as a function that takes a lock does.
+/// Calls `is_ready` at once, and again after each call of its waker. `is_ready` must order itself after the change
+/// that it is woken for, as a function that takes a lock does.
 pub fn block_on(until: Option<u64>, mut is_ready: impl FnMut(&Waker) -> bool) -> bool {
     let signal = Arc::new(Signal(Futex32::new(QUIET)));
     let waker = Arc::clone(&signal).waker();
@@ -88,7 +88,13 @@ pub fn block_on(until: Option<u64>, mut is_ready: impl FnMut(&Waker) -> bool) ->
 
 /// Calls wakers, outside of locks: first those of [`block_on`], as others are code of the program, and may block.
 pub fn wake_all(mut wakers: Vec<Waker>) {
-    wakers.sort_by_key(|waker| !ptr::eq(waker.vtable(), &raw const OF_THREAD));
+    let mut first = 0;
+    for at in 0..wakers.len() {
+        if ptr::eq(wakers[at].vtable(), &raw const OF_THREAD) {
+            wakers.swap(first, at);
+            first += 1;
+        }
+    }
     wakers.into_iter().for_each(wake);
 }
 

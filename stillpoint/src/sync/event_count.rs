@@ -42,7 +42,8 @@ impl EventCount {
         loop {
             let next = (word + ONE) & !WAITERS;
             // Release: publishes what the waiters' conditions depend on; pairs with the Acquire in `prepare_wait`.
-            match self.word.compare_exchange(word, next, Release, Relaxed) {
+            // Acquire: what a waiter announces; pairs with the Release there.
+            match self.word.compare_exchange(word, next, AcqRel, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
@@ -54,8 +55,9 @@ impl EventCount {
 
     /// Announces a wait. The caller then checks its condition, and calls [`wait`](Self::wait) if it does not hold.
     pub fn prepare_wait(&self) -> Key {
-        // Acquire: what was published before the last notification; pairs with the Release in `notify_all`.
-        Key(self.word.fetch_or(WAITERS, Acquire) | WAITERS)
+        // Acquire: what was published before the last notification; pairs with the Release in `notify_all`. Release:
+        // publishes a waker that the caller has left; pairs with the Acquire there.
+        Key(self.word.fetch_or(WAITERS, AcqRel) | WAITERS)
     }
 
     /// Sleeps until the next notification after [`prepare_wait`](Self::prepare_wait), but no longer than `limit`. May

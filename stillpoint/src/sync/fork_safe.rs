@@ -21,7 +21,8 @@ impl<T> ForkSafe<T> {
     /// Returns the value.
     #[inline(always)]
     pub fn get(&self) -> &T {
-        // SAFETY: the value changes in `overwrite` only, whose caller guarantees that this reference is not used again.
+        // SAFETY: the value changes in `overwrite` only, whose caller guarantees that this reference is not used
+        // again.
         unsafe { &*self.0.get() }
     }
 
@@ -29,8 +30,8 @@ impl<T> ForkSafe<T> {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and does not use references from an earlier
-    /// [`get`](Self::get) again.
+    /// The calling thread is the only one in the process, as after a fork, and does not use references from an
+    /// earlier [`get`](Self::get) again.
     pub unsafe fn overwrite(&self, value: T) {
         // SAFETY: the caller's contract.
         unsafe { self.0.get().write(value) };

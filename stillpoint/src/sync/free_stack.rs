@@ -1,5 +1,5 @@
-//! A stack of free elements of a table (Treiber, 1986), which are linked by their numbers. Its head has a tag that each
-//! change increments, against ABA. For the readers of a registry, and the nodes of locks.
+//! A stack of free elements of a table (Treiber, 1986), which are linked by their numbers. Its head has a tag that
+//! each change increments, against ABA. For the readers of a registry, and the nodes of locks.
 
 use super::{AtomicU32, AtomicU64, Ordering::*, const_unless_loom};
 
@@ -16,8 +16,8 @@ impl FreeStack {
 
     /// Takes the number of the top. `link` returns the link of an element.
     pub fn pop<'a>(&self, link: impl Fn(u32) -> &'a AtomicU32) -> Option<u32> {
-        // Acquire, here and below: what the last owner did with the element, its link included; pairs with the Release in
-        // `push`.
+        // Acquire, here and below: what the last owner did with the element, its link included; pairs with the
+        // Release in `push`.
         let mut head = self.0.load(Acquire);
         loop {
             let top = head as u32;

@@ -6,13 +6,13 @@
 
 use core::alloc::Layout;
 use core::cell::Cell;
-#[cfg(not(stillpoint_portable))]
+#[cfg(not(any(loom, stillpoint_portable)))]
 use core::ptr;
 use core::ptr::NonNull;
-use std::alloc::{GlobalAlloc, System, alloc_zeroed, dealloc};
+use std::alloc::{GlobalAlloc, System, alloc, alloc_zeroed, dealloc};
 
-#[cfg(not(stillpoint_portable))]
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+#[cfg(not(any(loom, stillpoint_portable)))]
+use crate::sys;
 
 thread_local! {
     /// The calling thread is in the global allocator, called by [`Memory::zeroed`].
@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// [`Memory::sparse`] maps memory from this size on.
-#[cfg(not(stillpoint_portable))]
+#[cfg(not(any(loom, stillpoint_portable)))]
 const MAPPED: usize = 16 << 10;
 
 /// Allocated memory.
@@ -33,10 +33,10 @@ pub struct Memory {
 
 /// Where memory comes from.
 #[derive(Debug, Clone, Copy)]
-enum Source {
+pub enum Source {
     Global,
     CLibrary,
-    #[cfg(not(stillpoint_portable))]
+    #[cfg(not(any(loom, stillpoint_portable)))]
     Mapped,
 }
 
@@ -54,25 +54,28 @@ impl Memory {
 
     /// [`zeroed`](Self::zeroed) memory, aligned to a page at most. If it is large, it takes only the pages that are
     /// written to.
-    #[cfg(not(stillpoint_portable))]
+    #[cfg(not(any(loom, stillpoint_portable)))]
     pub fn sparse(layout: Layout) -> Option<Self> {
         // Miri cannot map memory.
         if layout.size() < MAPPED || cfg!(miri) {
             return Self::zeroed(layout);
         }
         let size = layout.size();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping.
-        let start = unsafe {
-            let flags = ProtFlags::READ | ProtFlags::WRITE;
-            mmap_anonymous(ptr::null_mut(), size, flags, MapFlags::PRIVATE | MapFlags::NORESERVE).ok()?
-        };
+        let map = || unsafe { libc::mmap(ptr::null_mut(), size, access, flags, -1, 0) };
+        let (start, _) = sys::keep_errno(map);
+        if start == libc::MAP_FAILED {
+            return None;
+        }
         // SAFETY: as above. Without the advice, a write may take a huge page.
-        let _ = unsafe { madvise(start, size, Advice::LinuxNoHugepage) };
+        sys::keep_errno(|| unsafe { libc::madvise(start, size, libc::MADV_NOHUGEPAGE) });
         NonNull::new(start.cast()).map(|start| Self { start, layout, source: Source::Mapped })
     }
 
     /// [`zeroed`](Self::zeroed) memory, for as many CPUs as there are.
-    #[cfg(stillpoint_portable)]
+    #[cfg(any(loom, stillpoint_portable))]
     pub fn sparse(layout: Layout) -> Option<Self> {
         Self::zeroed(layout)
     }
@@ -87,17 +90,50 @@ impl Memory {
     ///
     /// No thread uses it any more.
     pub unsafe fn free(self) {
-        let start = self.start.as_ptr();
         // SAFETY: allocated there, with this layout; the rest is the caller's contract.
+        unsafe { self.source.free(self.start.as_ptr(), self.layout) };
+    }
+
+    /// Returns what a caller that has the start and the layout needs to free the memory.
+    #[cfg(not(loom))]
+    pub fn source(self) -> Source {
+        self.source
+    }
+}
+
+impl Source {
+    /// Frees memory.
+    ///
+    /// # Safety
+    ///
+    /// It begins at `start`, has this layout and source, and no thread uses it any more.
+    pub unsafe fn free(self, start: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract.
         unsafe {
-            match self.source {
-                Source::Global => dealloc(start, self.layout),
-                Source::CLibrary => System.dealloc(start, self.layout),
+            match self {
+                Self::Global => dealloc(start, layout),
+                Self::CLibrary => System.dealloc(start, layout),
                 // It cannot fail: the mapping is there, and nothing is split.
-                #[cfg(not(stillpoint_portable))]
-                Source::Mapped => _ = munmap(start.cast(), self.layout.size()),
+                #[cfg(not(any(loom, stillpoint_portable)))]
+                Self::Mapped => _ = libc::munmap(start.cast(), layout.size()),
             }
         }
+    }
+}
+
+/// [`Box::new`], which returns the value if there is no memory.
+pub fn try_box<T>(value: T) -> Result<Box<T>, T> {
+    if size_of::<T>() == 0 {
+        return Ok(Box::new(value));
+    }
+    // SAFETY: the layout's size is not zero.
+    let Some(place) = NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast::<T>()) else {
+        return Err(value);
+    };
+    // SAFETY: allocated above, with the layout of `T`.
+    unsafe {
+        place.write(value);
+        Ok(Box::from_raw(place.as_ptr()))
     }
 }
 

@@ -7,15 +7,18 @@
 //! # Mutants
 //!
 //! A step without which a model must fail is a statement in [`step!`], with a name. Under the model checker and with
-//! `--cfg stillpoint_mutants` the environment variable `STILLPOINT_MUTANT` selects a step, which is then left out; `NAME/N` leaves it out once in `N` times.
-//! Otherwise none of this is compiled. Orderings need no names: under the model checker the atomics know their call
-//! sites (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails without each step and ordering, and
-//! `ci/torture.sh` that a torture run on the machine notices some.
+//! `--cfg stillpoint_mutants` the environment variable `STILLPOINT_MUTANT` selects a step, which is then left out;
+//! `NAME/N` leaves it out once in `N` times. Otherwise none of this is compiled. Orderings need no names: under the
+//! model checker the atomics know their call sites (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails
+//! without each step and ordering, and `ci/torture.sh` that a torture run on the machine notices some.
 
 pub mod block_on;
+mod cache_padded;
 pub mod event_count;
 mod fork_safe;
 mod free_stack;
+#[cfg(not(loom))]
+mod lazy_box;
 pub mod loom_access;
 mod memory;
 #[cfg(loom)]
@@ -36,24 +39,31 @@ pub mod two_slots;
 use core::cell::Cell;
 pub use core::sync::atomic::Ordering;
 
+pub use cache_padded::CachePadded;
 pub(crate) use event_count::EventCount;
 pub use fork_safe::ForkSafe;
 pub(crate) use free_stack::FreeStack;
+#[cfg(not(loom))]
+pub(crate) use lazy_box::LazyBox;
 pub(crate) use loom_access::LoomAccess;
 pub(crate) use memory::Memory;
+#[cfg(not(loom))]
+pub(crate) use memory::Source as MemorySource;
+#[cfg(not(loom))]
+pub(crate) use memory::try_box;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,
-    budget, fence, has_normal_policy, is_bound, last_tick, now, process_cpus, spin_iterations, spin_loop,
-    thread_name, yield_now,
+    budget, fence, has_normal_policy, is_bound, last_tick, now, outnumber_cpus, process_cpus,
+    spin_iterations, spin_loop, thread_name, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::fence_after_atomic;
 #[cfg(not(loom))]
 pub(crate) use native::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,
-    budget, fence, has_normal_policy, is_bound, last_tick, now, process_cpus, spin_loop, thread_name,
-    yield_now,
+    after, budget, fence, has_normal_policy, is_bound, last_tick, now, outnumber_cpus, process_cpus,
+    spin_loop, thread_name, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use requested::Requested;
@@ -114,8 +124,8 @@ macro_rules! step {
 }
 pub(crate) use step;
 
-/// Defines a function that is `const` on the machine; loom's atomics have no `const` constructors. For the packages of
-/// the repository.
+/// Defines a function that is `const` on the machine; loom's atomics have no `const` constructors. For the packages
+/// of the repository.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! const_unless_loom {

@@ -12,8 +12,8 @@
 //! The fences in the handshake are `AcqRel`. loom over-synchronizes `SeqCst` fences and does not treat them as
 //! scheduling points, which hides real races; it treats `SeqCst` accesses as `AcqRel`.
 //!
-//! A thread that sleeps in the model's futex, or has ended, is off the processor: it counts as fenced, and the exchange
-//! that records this orders it like a context switch.
+//! A thread that sleeps in the model's futex, or has ended, is off the processor: it counts as fenced, and the
+//! exchange that records this orders it like a context switch.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -30,7 +30,7 @@ use super::orderings::weaken;
 use super::step;
 
 /// Reader threads a model may have (loom allows five threads in all).
-const READERS: usize = 3;
+pub(crate) const READERS: usize = 3;
 
 /// Acknowledgement of a thread that is off the processor.
 const OFF: u64 = u64::MAX;
@@ -46,8 +46,8 @@ pub fn set_budget(rounds: u32) {
 static LIGHT_IS_COMPILER_FENCE: AtomicBool = AtomicBool::new(true);
 
 /// Makes the fence one whose light half is a full fence, for all models of the process. The model has no light fences
-/// then: its readers are inside sections already when their threads start. Threads that do not run under [`reader`] are
-/// not interrupted, so that nothing orders their exits against the leader.
+/// then: its readers are inside sections already when their threads start. Threads that do not run under [`reader`]
+/// are not interrupted, so that nothing orders their exits against the leader.
 pub fn set_full_light_fence() {
     LIGHT_IS_COMPILER_FENCE.store(false, Relaxed);
 }
@@ -64,8 +64,20 @@ pub fn spin_iterations(_ns: u32) -> u32 {
     BUDGET.load(Relaxed)
 }
 
-/// Does nothing: loom tries every order of threads.
-pub fn yield_now() {}
+std::thread_local! {
+    /// The yields in this model, whose threads are one of the machine's.
+    static YIELDS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Counts: loom tries every order of threads.
+pub fn yield_now() {
+    YIELDS.set(YIELDS.get() + 1);
+}
+
+/// Returns the calls of [`yield_now`] since the last call of this.
+pub fn take_yields() -> u32 {
+    YIELDS.take()
+}
 
 pub fn has_normal_policy() -> bool {
     true
@@ -78,6 +90,20 @@ pub fn is_bound() -> bool {
 
 pub fn process_cpus() -> u32 {
     u32::MAX
+}
+
+std::thread_local! {
+    /// The CPUs of this model, whose threads are one of the machine's.
+    static USABLE_CPUS: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+/// Sets the number of CPUs, for [`outnumber_cpus`] only.
+pub fn set_cpus(cpus: u32) {
+    USABLE_CPUS.set(cpus);
+}
+
+pub fn outnumber_cpus(threads: u32) -> bool {
+    threads > USABLE_CPUS.get()
 }
 
 /// Yields to the other model threads.
@@ -110,12 +136,15 @@ struct Interrupts {
     request: atomic::AtomicU64,
     /// Newest request each reader has acknowledged; [`OFF`] while it is off the processor.
     acknowledged: [atomic::AtomicU64; READERS],
+    /// Threads that have had guards or hazard pointers. Not an atomic of loom: the order of numbers is irrelevant.
+    threads: AtomicU32Std,
 }
 
 loom::lazy_static! {
     static ref INTERRUPTS: Interrupts = Interrupts {
         request: atomic::AtomicU64::new(0),
         acknowledged: std::array::from_fn(|_| atomic::AtomicU64::new(OFF)),
+        threads: AtomicU32Std::new(0),
     };
 }
 
@@ -163,6 +192,40 @@ pub fn reader<R>(index: usize, body: impl FnOnce() -> R) -> R {
     let result = body();
     switch_out(index);
     result
+}
+
+loom::thread_local! {
+    /// The guards and hazard pointers that this thread has, and its number among the threads that have had any.
+    static HELD: Cell<(usize, Option<usize>)> = Cell::new((0, None));
+}
+
+/// The calling thread, of a program's own model, gets a guard or hazard pointer: heavy fences interrupt it until it
+/// has none. Each switch in or out is a full fence; heavy fences execute one in threads of all kinds, too. Returns
+/// the number of the thread.
+pub fn get_held() -> usize {
+    let (held, index) = HELD.with(Cell::get);
+    let index = index.unwrap_or_else(|| INTERRUPTS.threads.fetch_add(1, Relaxed) as usize);
+    assert!(index < READERS, "more than {READERS} threads of a model have guards or hazard pointers");
+    HELD.with(|cell| cell.set((held + 1, Some(index))));
+    if held == 0 {
+        switch_in(index);
+    }
+    index
+}
+
+/// The calling thread gives up a guard or hazard pointer. Returns `true` if it has no other.
+pub fn put_held() -> bool {
+    let (held, index) = HELD.with(Cell::get);
+    HELD.with(|cell| cell.set((held - 1, index)));
+    if held == 1 {
+        index.map(switch_out);
+    }
+    held == 1
+}
+
+/// Returns `true` if the calling thread has guards or hazard pointers.
+pub fn holds() -> bool {
+    HELD.with(Cell::get).0 > 0
 }
 
 /// Interrupts all other readers. Returns when each has executed a fence. Several requests may be in flight: a reader

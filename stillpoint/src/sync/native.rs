@@ -11,13 +11,20 @@ pub use std::thread::yield_now;
 use std::time::Duration;
 
 use crate::sys;
-pub use crate::sys::thread::{has_normal_policy, is_bound, name as thread_name, process_cpus};
+pub use crate::sys::thread::{
+    has_normal_policy, is_bound, name as thread_name, outnumber_cpus, process_cpus,
+};
 pub use crate::sys::{last_tick, now};
 
 /// Returns `rounds`, the number of rounds to spin. In a model there are fewer.
 #[inline(always)]
 pub const fn budget(rounds: u32) -> u32 {
     rounds
+}
+
+/// Returns the reading of the clock after `timeout`; `None` if the clock does not reach it.
+pub fn after(timeout: Duration) -> Option<u64> {
+    u64::try_from(timeout.as_nanos()).ok()?.checked_add(now())
 }
 
 /// A full fence right after a read-modify-write of the thread, which is one on x86-64. The kernel's
@@ -75,21 +82,19 @@ impl Futex {
         Self(AtomicU64::new(value))
     }
 
-    /// Sleeps until a [`wake`](Self::wake) whose mask shares a bit with `mask`, unless the low half of the word differs
-    /// from the low half of `expected`. May return spuriously.
+    /// Sleeps until a [`wake`](Self::wake) whose mask shares a bit with `mask`, unless the low half of the word
+    /// differs from the low half of `expected`. May return spuriously.
     pub fn wait(&self, expected: u64, mask: NonZeroU32) {
         sys::futex_wait(sys::low_half(self), expected as u32, mask, None);
     }
 
     /// [`wait`](Self::wait), but no longer than `timeout`.
     pub fn wait_timeout(&self, expected: u64, mask: NonZeroU32, timeout: Duration) {
-        // A time that no clock reaches is no limit.
-        let until = u64::try_from(timeout.as_nanos()).ok().and_then(|ns| now().checked_add(ns));
-        sys::futex_wait(sys::low_half(self), expected as u32, mask, until);
+        sys::futex_wait(sys::low_half(self), expected as u32, mask, after(timeout));
     }
 
-    /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the low half of the word differs
-    /// from the low half of `expected`. Returns `true` if the time is over. May return spuriously.
+    /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the low half of the word
+    /// differs from the low half of `expected`. Returns `true` if the time is over. May return spuriously.
     pub fn wait_until(&self, expected: u64, until: Option<u64>) -> bool {
         sys::futex_wait(sys::low_half(self), expected as u32, NonZeroU32::MAX, until)
     }
@@ -105,8 +110,8 @@ impl Futex32 {
         Self(AtomicU32::new(value))
     }
 
-    /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the word differs from `expected`.
-    /// Returns `true` if the time is over. May return spuriously.
+    /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the word differs from
+    /// `expected`. Returns `true` if the time is over. May return spuriously.
     pub fn wait(&self, expected: u32, until: Option<u64>) -> bool {
         sys::futex_wait(&self.0, expected, NonZeroU32::MAX, until)
     }

@@ -1,8 +1,9 @@
 //! The mutants of orderings: records the orderings that a model executes, and weakens one.
 //!
-//! Every operation of the model's atomics passes its orderings through [`weaken`]. An ordering stronger than `Relaxed`
-//! is identified by the call site and by its half: an `AcqRel` has two, and a compare-exchange that fails may have one
-//! of its own. So the source needs no annotations, a new ordering is a new mutant, and one build has all of them.
+//! Every operation of the model's atomics passes its orderings through [`weaken`]. An ordering stronger than
+//! `Relaxed` is identified by the call site and by its half: an `AcqRel` has two, and a compare-exchange that fails
+//! may have one of its own. So the source needs no annotations, a new ordering is a new mutant, and one build has all
+//! of them.
 //!
 //! | variable | effect |
 //! |---|---|
@@ -34,7 +35,8 @@ static WEAKENED: LazyLock<Vec<String>> = LazyLock::new(|| {
     sites.split_terminator(',').map(str::to_owned).collect()
 });
 
-/// Returns the ordering without the halves that are to be removed at the call site. `argument` is its parameter's name.
+/// Returns the ordering without the halves that are to be removed at the call site. `argument` is its parameter's
+/// name.
 #[track_caller]
 pub fn weaken(order: Ordering, argument: &str) -> Ordering {
     let is_failure = argument == "failure";

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::fmt;
 
-use crate::sys;
+use crate::sys::{self, Reason};
 
 /// The alternative that was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,20 +24,20 @@ impl<T: Copy + fmt::Display> Requested<T> {
         })
     }
 
-    /// Returns what was requested and the reason for the choice, to display: `why`, or `unknown` if the environment names
-    /// no alternative.
-    pub fn explain(self, why: impl fmt::Display, unknown: &'static str) -> impl fmt::Display {
+    /// Returns what was requested and the reason for the choice, to display: `why`, or `unknown` if the environment
+    /// names no alternative.
+    pub fn explain(self, why: Reason, unknown: &'static str) -> impl fmt::Display {
         Explanation { requested: self, why, unknown }
     }
 }
 
-struct Explanation<T, W> {
+struct Explanation<T> {
     requested: Requested<T>,
-    why: W,
+    why: Reason,
     unknown: &'static str,
 }
 
-impl<T: fmt::Display, W: fmt::Display> fmt::Display for Explanation<T, W> {
+impl<T: fmt::Display> fmt::Display for Explanation<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.requested {
             Requested::Nothing => self.why.fmt(f),

@@ -2,10 +2,10 @@
 //!
 //! A caller that wants a piece of work *done after now* (a grace period, a process-wide fence) need not do it itself:
 //! any round that **started** after its call serves it, whichever thread runs the round. [`SharedSeq::run_or_wait`]
-//! returns when such a round has ended. Until then the caller runs a round if no other thread does, or sleeps. A caller
-//! may also take a [`snapshot`](SharedSeq::snapshot), and check it ([`is_done`](SharedSeq::is_done)) or wait for it
-//! ([`wait_for`](SharedSeq::wait_for)) later. [`crate::rcu`] shares grace
-//! periods. The arithmetic is that of the Linux kernel's `rcu_seq` (`kernel/rcu/rcu.h`).
+//! returns when such a round has ended. Until then the caller runs a round if no other thread does, or sleeps. A
+//! caller may also take a [`snapshot`](SharedSeq::snapshot), and check it ([`is_done`](SharedSeq::is_done)) or wait
+//! for it ([`wait_for`](SharedSeq::wait_for)) later. [`crate::rcu`] shares grace periods. The arithmetic is that of
+//! the Linux kernel's `rcu_seq` (`kernel/rcu/rcu.h`).
 //!
 //! # State
 //!
@@ -28,8 +28,8 @@
 //! 3. A caller that finds `n` rounds completed is served by round `n + 1` if that has not started, else by round
 //!    `n + 2`. If round `n + 1` fails, it is run again, and serves all callers that came before it starts again: they
 //!    may take a new snapshot.
-//! 4. If no round is in progress and `WAITERS_THIS` is set, at least one thread that waits for round `n + 1` is awake:
-//!    the one that the last leader woke to lead, or one whose sleep failed because the word had changed.
+//! 4. If no round is in progress and `WAITERS_THIS` is set, at least one thread that waits for round `n + 1` is
+//!    awake: the one that the last leader woke to lead, or one whose sleep failed because the word had changed.
 //!
 //! # Orderings
 //!
@@ -96,8 +96,8 @@ impl SharedSeq {
 
     /// Returns how many rounds have been completed.
     pub fn completed(&self) -> u64 {
-        // Acquire: statistics that are read afterwards are not older, and what hazard pointers protect is looked up after
-        // these rounds; pairs with the Release in `update`.
+        // Acquire: statistics that are read afterwards are not older, and what hazard pointers protect is looked up
+        // after these rounds; pairs with the Release in `update`.
         self.word.load(Acquire) >> SHIFT
     }
 
@@ -136,14 +136,14 @@ impl SharedSeq {
     ///
     /// # Panics
     ///
-    /// If this thread called `run`, and that panics. The round then does not count, and each of the other waiters runs
-    /// one itself.
+    /// If this thread called `run`, and that panics. The round then does not count, and each of the other waiters
+    /// runs one itself.
     pub fn wait_for(&self, snapshot: SeqSnapshot, run: impl FnMut()) {
         self.run_or_sleep(snapshot, false, run);
     }
 
-    /// The loop of all waiters. If `may_renew`, no copy of the snapshot is kept: after a failed round the waiter takes
-    /// a new one, which may be smaller.
+    /// The loop of all waiters. If `may_renew`, no copy of the snapshot is kept: after a failed round the waiter
+    /// takes a new one, which may be smaller.
     fn run_or_sleep(&self, mut snapshot: SeqSnapshot, may_renew: bool, mut run: impl FnMut()) {
         let mut spins = budget(SPINS);
         loop {
@@ -217,7 +217,8 @@ impl SharedSeq {
     fn update(&self, change: impl Fn(u64) -> u64) -> u64 {
         let mut word = self.word.load(Relaxed);
         loop {
-            // Release: publishes what the round did; pairs with the Acquires in `run_or_sleep`, `is_done` and `start`.
+            // Release: publishes what the round did; pairs with the Acquires in `run_or_sleep`, `is_done` and
+            // `start`.
             match self.word.compare_exchange(word, change(word), Release, Relaxed) {
                 Ok(old) => return old,
                 Err(now) => word = now,

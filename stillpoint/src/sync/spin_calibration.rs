@@ -11,7 +11,8 @@ const MEASUREMENTS: u32 = 4;
 /// 256ths of a nanosecond that an iteration takes; 0 before the first measurement.
 static COST: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the number of [`spin_loop`] iterations that take about `ns` nanoseconds. The first call takes microseconds.
+/// Returns the number of [`spin_loop`] iterations that take about `ns` nanoseconds. The first call takes
+/// microseconds.
 #[inline]
 pub fn spin_iterations(ns: u32) -> u32 {
     if ns == 0 {

@@ -1,10 +1,10 @@
 //! Text that one thread publishes again and again, and that readers copy without stopping it, in other processes too:
 //! two slots, and the number of the last text.
 //!
-//! Text number `n` lies in slot `n % 2`. The writer fills the slot of the text before the last one, and then stores the
-//! number. A reader takes the number, copies the slot, and takes the number again. If that has not changed, the writer
-//! has not begun to fill this slot. So the last complete text can be read at any time, also if the writer stops or is
-//! killed in the middle of the next: a seqlock (Linux, `seqlock.h`) with one slot has no text then.
+//! Text number `n` lies in slot `n % 2`. The writer fills the slot of the text before the last one, and then stores
+//! the number. A reader takes the number, copies the slot, and takes the number again. If that has not changed, the
+//! writer has not begun to fill this slot. So the last complete text can be read at any time, also if the writer
+//! stops or is killed in the middle of the next: a seqlock (Linux, `seqlock.h`) with one slot has no text then.
 //!
 //! # Orderings
 //!
@@ -14,8 +14,8 @@
 //!    number `n + 1` was stored before; a Release fence of the writer lies between that store and the words of text
 //!    `n + 2`, and an Acquire fence of the reader between its copy and its second load.
 //!
-//! Readers in other processes make the same loads by system calls, which are as ordered (`pread(2)` of a page in memory
-//! begins with a read barrier, in `folio_test_uptodate`).
+//! Readers in other processes make the same loads by system calls, which are as ordered (`pread(2)` of a page in
+//! memory begins with a read barrier, in `folio_test_uptodate`).
 
 use super::{AtomicU64, Ordering::*, fence};
 

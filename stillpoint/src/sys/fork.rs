@@ -1,36 +1,36 @@
 //! The library's `pthread_atfork(3)` handler, and the hooks that it calls.
 //!
-//! A part of the library registers its [`ForkHook`] before `main` ([`init_array!`](super::init_array)). A handler that is
-//! registered while another thread is about to fork comes too late for that child. A part that is used before that
-//! registers its hook then; a hook may be registered twice.
+//! A part of the library registers its [`ForkHook`] before `main` ([`init_array!`](super::init_array)). A handler
+//! that is registered while another thread is about to fork comes too late for that child. A part that is used before
+//! that registers its hook then; a hook may be registered twice.
 //!
 //! # Order
 //!
-//! A part uses the parts whose hooks have a lower order. In the forking thread, `prepare` runs from the highest order to
-//! the lowest. After the fork, `parent` and `child` run from the lowest to the highest, so the parts that a hook uses are
-//! ready.
+//! A part uses the parts whose hooks have a lower order. In the forking thread, `prepare` runs from the highest order
+//! to the lowest. After the fork, `parent` and `child` run from the lowest to the highest, so the parts that a hook
+//! uses are ready.
 //!
 //! # The child
 //!
-//! The child has a copy of the parent's memory, and one thread: the one that forked. The kernel protects its
-//! pages against writes one by one, in no order, while other threads run, and a write to a protected page waits until the
-//! fork is over. So the child has a prefix of each thread's writes, which may end in the middle of a change: a `child` hook
-//! overwrites everything that other threads may have been changing. (Of pages that a device is about to access, the
-//! kernel makes copies at once. There is no prefix if the memory of a lock is in such a page.)
+//! The child has a copy of the parent's memory, and one thread: the one that forked. The kernel protects its pages
+//! against writes one by one, in no order, while other threads run, and a write to a protected page waits until the
+//! fork is over. So the child has a prefix of each thread's writes, which may end in the middle of a change: a
+//! `child` hook overwrites everything that other threads may have been changing. (Of pages that a device is about to
+//! access, the kernel makes copies at once. There is no prefix if the memory of a lock is in such a page.)
 //!
 //! The forking thread may be in a function of the library that calls the program:
 //!
 //! - A function that takes a closure, such as `Rcu::update`, continues in the child. It relies only on what
 //!   belongs to its thread, which the hooks do not change.
-//! - A worker, a leader of a grace period, or an owner that runs its callbacks relies on more, and does not
-//!   continue in the child. It calls callbacks, destructors of retired values, wakers and stall hooks, in which the child must
+//! - A worker, a leader of a grace period, or an owner that runs its callbacks relies on more, and does not continue
+//!   in the child. It calls callbacks, destructors of retired values, wakers and stall hooks, in which the child must
 //!   `exec` or `_exit`.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
 /// Orders are less than this.
-const ORDERS: usize = 9;
+const ORDERS: usize = 10;
 
 /// The functions of a part that run when the process forks.
 #[derive(Debug)]
@@ -45,7 +45,8 @@ pub struct ForkHook {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process. It continues in no function of the library but those that the
+    /// The calling thread is the only one in the process. It continues in no function of the library but those that
+    /// the
     /// [module](self) allows.
     pub child: unsafe fn(),
 }

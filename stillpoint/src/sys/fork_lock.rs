@@ -1,7 +1,7 @@
 //! A lock that is held while the process forks, so that the child finds consistent what it guards.
 //!
-//! Between the hooks of [`sys::fork`](super::fork), handlers of the program run in the forking thread, and may need the
-//! lock: that thread has it. Signals are blocked under the lock: their handlers may fork.
+//! Between the hooks of [`sys::fork`](super::fork), handlers of the program run in the forking thread, and may need
+//! the lock: that thread has it. Signals are blocked under the lock: their handlers may fork.
 
 use core::cell::UnsafeCell;
 use core::ptr;

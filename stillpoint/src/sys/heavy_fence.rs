@@ -1,59 +1,38 @@
 //! The heavy fence of the system: `membarrier(2)`.
 
-use core::fmt;
-
-use rustix::io::Errno;
-use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
-
-use super::has_barrier_in_switch;
+use super::{Reason, has_barrier_in_switch, has_membarrier, membarrier};
 
 /// Some systems of this kind have one.
 pub const EXISTS: bool = true;
 
-/// What is said of it if it works.
-pub const WORKS: &str = "membarrier(PRIVATE_EXPEDITED) works";
-
-/// Why it is not available.
-#[derive(Debug, Clone, Copy)]
-pub enum Unavailable {
-    Missing,
-    NoBarrierInSwitch,
-    /// With the command that failed.
-    Failed(MembarrierCommand, Errno),
-}
-
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => {
-                f.write_str("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)")
-            }
-            Self::NoBarrierInSwitch => f.write_str(
-                "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on (6.6: from 6.6.51 on)",
-            ),
-            Self::Failed(command, error) => write!(f, "membarrier({command:?}) failed: {error}"),
-        }
-    }
-}
-
-/// Registers the process, and makes one call. After *any* error the fence is not available.
-pub fn register() -> Result<(), Unavailable> {
-    // Miri lacks the system call.
-    if cfg!(miri) || !membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
-        return Err(Unavailable::Missing);
+/// Registers the process, and makes one call. After *any* error the fence is not available. Returns the reason, in
+/// either case.
+pub fn register() -> Result<Reason, Reason> {
+    if !has_membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+        return Err(Reason("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)", 0));
     }
     if !has_barrier_in_switch() {
-        return Err(Unavailable::NoBarrierInSwitch);
+        let why = "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on (6.6: from 6.6.51 on)";
+        return Err(Reason(why, 0));
     }
-    for command in [MembarrierCommand::RegisterPrivateExpedited, MembarrierCommand::PrivateExpedited] {
-        membarrier(command).map_err(|error| Unavailable::Failed(command, error))?;
+    for (failure, command) in [
+        ("membarrier(REGISTER_PRIVATE_EXPEDITED) failed", libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+        ("membarrier(PRIVATE_EXPEDITED) failed", libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED),
+    ] {
+        membarrier(command, None).map_err(|error| Reason(failure, error))?;
     }
-    Ok(())
+    Ok(Reason("membarrier(PRIVATE_EXPEDITED) works", 0))
+}
+
+/// Waits until every running thread of the process has executed a full fence, by itself: the kernel waits for a grace
+/// period of its own. Returns `false` if it denies that.
+pub fn execute_quietly() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_GLOBAL, None).is_ok()
 }
 
 /// Executes a full fence on every running thread of the process.
 pub fn execute() {
-    if let Err(error) = membarrier(MembarrierCommand::PrivateExpedited) {
+    if let Err(error) = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, None) {
         panic!(
             "membarrier, which worked when the fence backend was chosen, fails now: {error}; \
              let seccomp filters allow it, install them before the first use, or set STILLPOINT_FENCE=seqcst"

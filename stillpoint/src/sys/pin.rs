@@ -1,9 +1,9 @@
 //! Keeps this code mapped until the process ends.
 //!
-//! `dlclose(3)` of a shared library with this crate must not unmap code that is still in use. Threads run a destructor
-//! of a `pthread_key_create(3)` key when they end, and workers sleep. The kernel may read the descriptor of an rseq
-//! critical section after the section has ended. So the library marks itself as never unmapped (`RTLD_NODELETE`) before
-//! it creates a key or a worker, or runs a critical section.
+//! `dlclose(3)` of a shared library with this crate must not unmap code that is still in use. Threads run a
+//! destructor of a `pthread_key_create(3)` key when they end, and workers sleep. The kernel may read the descriptor
+//! of an rseq critical section after the section has ended. So the library marks itself as never unmapped
+//! (`RTLD_NODELETE`) before it creates a key or a worker, or runs a critical section.
 //!
 //! It does so when it is loaded, because the lock creates its key then, and because signal handlers must not call
 //! `dlopen(3)`.

@@ -1,15 +1,18 @@
 //! Restartable sequences: the registration of threads, the fields of an rseq area, and the number of possible CPUs.
 //!
 //! The kernel knows one rseq area per thread. glibc registers it since 2.35, unless
-//! `GLIBC_TUNABLES=glibc.pthread.rseq=0`. Then the area is at the same offset from the thread pointer in every thread.
-//! Otherwise a thread may register an area of its own, until it ends.
+//! `GLIBC_TUNABLES=glibc.pthread.rseq=0`. Then the area is at the same offset from the thread pointer in every
+//! thread. Otherwise a thread may register an area of its own, until it ends.
 //!
 //! Nothing here writes to an area: the critical sections write `rseq_cs`, and the kernel writes the rest.
 
 use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
+use core::ffi::CStr;
+use core::mem;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::io::{self, Read as _};
+use std::os::fd::AsRawFd as _;
 
 /// There is code for this architecture, here and in `percpu`. Big endian is not supported: the kernel reads the
 /// signature as data, and aarch64 always stores instructions in little endian. Miri interprets no instructions.
@@ -32,23 +35,13 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
     0x5305_3053
 };
 
-/// How the C library registers threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Library {
-    /// It registers them, with areas at this offset from the thread pointer.
-    Registers(isize),
-    /// It supports rseq, but the kernel refuses, or registration is disabled.
-    Declines,
-    /// It does not support rseq.
-    Unsupported,
-}
-
-/// Returns how the C library registers threads.
-pub fn library() -> Library {
-    let Some((offset, size)) = symbols() else { return Library::Unsupported };
+/// Returns the offset from the thread pointer of the areas with which the C library registers threads. Returns `None`
+/// if it does not: it knows nothing of rseq, the kernel refuses, or registration is disabled.
+pub fn library_offset() -> Option<isize> {
+    let (offset, size) = symbols()?;
     // SAFETY: glibc defines them as constants: `const ptrdiff_t __rseq_offset; const unsigned int __rseq_size`.
     let (offset, size) = unsafe { (offset.read(), size.read()) };
-    if size == 0 { Library::Declines } else { Library::Registers(offset) }
+    (size != 0).then_some(offset)
 }
 
 /// Looks up the symbols. Linking them would require glibc 2.35.
@@ -56,14 +49,14 @@ pub fn library() -> Library {
 fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
     // SAFETY: the names are C strings.
     let (offset, size) = unsafe {
-        let find = |name: &core::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        let find = |name: &CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
         (find(c"__rseq_offset"), find(c"__rseq_size"))
     };
     (!offset.is_null() && !size.is_null()).then_some((offset.cast(), size.cast()))
 }
 
-/// A static program cannot look up symbols. Weak ones are null if the C library lacks them. No symbol is defined here,
-/// as a program may contain several versions of this crate.
+/// A static program cannot look up symbols. Weak ones are null if the C library lacks them. No symbol is defined
+/// here, as a program may contain several versions of this crate.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
     if !SUPPORTED {
@@ -173,8 +166,8 @@ thread_local! {
 ///
 /// # Errors
 ///
-/// Returns the kernel's error, at each call: `EINVAL` if another library has registered the thread. Returns `ESRCH` if
-/// the thread is about to end.
+/// Returns the kernel's error, at each call: `EINVAL` if another library has registered the thread. Returns `ESRCH`
+/// if the thread is about to end.
 pub fn register_own() -> io::Result<isize> {
     let registered = OWN.try_with(|own| {
         // SAFETY: the area lives until `drop` below unregisters it.
@@ -213,15 +206,25 @@ pub const OTHER_AREA: i32 = libc::EINVAL;
 
 /// Returns the release of the running kernel: major, minor, patch.
 pub fn kernel_release() -> Option<(u32, u32, u32)> {
-    let name = rustix::system::uname();
-    parse_release(name.release().to_str().ok()?)
+    // SAFETY: plain data, which the call fills with C strings.
+    unsafe {
+        let mut name: libc::utsname = mem::zeroed();
+        libc::uname(&mut name);
+        parse_release(CStr::from_ptr(name.release.as_ptr()).to_bytes())
+    }
 }
 
-fn parse_release(release: &str) -> Option<(u32, u32, u32)> {
+fn parse_release(mut release: &[u8]) -> Option<(u32, u32, u32)> {
     // "6.18.4-something", "7.0-rc1": only the numbers matter.
-    let mut numbers = release.split(['.', '-', '+', '_']).map(|part| part.parse::<u32>().ok());
-    let (major, minor) = (numbers.next()??, numbers.next()??);
-    Some((major, minor, numbers.next().flatten().unwrap_or(0)))
+    let (major, minor) = (take_number(&mut release)?, take_number(&mut release)?);
+    Some((major, minor, take_number(&mut release).unwrap_or(0)))
+}
+
+/// Takes the number with which a text begins, and what separates it from the next. Returns `None` if there is none.
+fn take_number(text: &mut &[u8]) -> Option<u32> {
+    let (number, rest) = text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count());
+    *text = rest.get(1..).unwrap_or_default();
+    core::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Returns the CPU on which the calling thread runs, by `sched_getcpu(3)`.
@@ -233,7 +236,8 @@ pub fn getcpu() -> usize {
     usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
-/// Returns the number of CPUs that this machine may ever have: all CPU numbers are lower. Every call returns the same.
+/// Returns the number of CPUs that this machine may ever have: all CPU numbers are lower. Every call returns the
+/// same.
 pub fn possible_cpus() -> usize {
     if cfg!(miri) {
         return 1; // `getcpu` returns no other.
@@ -251,10 +255,14 @@ pub fn possible_cpus() -> usize {
 
 /// Reads the number from `/sys`, if that is the kernel's: in containers, another file system may show other numbers.
 fn listed_cpus() -> Option<usize> {
-    const SYSFS_MAGIC: u64 = 0x6265_6572;
     let mut text = [0; 4096];
     let mut file = std::fs::File::open("/sys/devices/system/cpu/possible").ok()?;
-    if rustix::fs::fstatfs(&file).ok()?.f_type as u64 != SYSFS_MAGIC {
+    // SAFETY: plain data, which outlives the call.
+    let file_system = unsafe {
+        let mut status: libc::statfs = mem::zeroed();
+        (libc::fstatfs(file.as_raw_fd(), &mut status) == 0).then_some(status.f_type as u64)
+    };
+    if file_system != Some(libc::SYSFS_MAGIC as u64) {
         return None;
     }
     let len = file.read(&mut text).ok()?;
@@ -262,11 +270,14 @@ fn listed_cpus() -> Option<usize> {
 }
 
 /// Returns 1 more than the highest number of a list such as "0-3,6". Returns `None` for other text.
-fn parse_cpu_list(list: &[u8]) -> Option<usize> {
-    let list = core::str::from_utf8(list).ok()?.trim();
-    let ends = list.split([',', '-']).map(|number| number.parse::<usize>().ok());
-    let highest = ends.reduce(|one, other| Some(one?.max(other?)))??;
-    highest.checked_add(1)
+fn parse_cpu_list(mut list: &[u8]) -> Option<usize> {
+    let mut highest = 0;
+    loop {
+        highest = take_number(&mut list)?.max(highest);
+        if list.is_empty() {
+            return (highest as usize).checked_add(1);
+        }
+    }
 }
 
 /// Returns the number of possible CPUs, rounded up to a multiple of 64: the size of the kernel's CPU masks.
@@ -287,10 +298,10 @@ mod tests {
 
     #[test]
     fn release_with_a_suffix_is_parsed() {
-        assert_eq!(parse_release("6.18.44-12-generic"), Some((6, 18, 44)));
-        assert_eq!(parse_release("7.0-rc1"), Some((7, 0, 0)));
-        assert_eq!(parse_release("4.14.0+"), Some((4, 14, 0)));
-        assert_eq!(parse_release("unknown"), None);
+        assert_eq!(parse_release(b"6.18.44-12-generic"), Some((6, 18, 44)));
+        assert_eq!(parse_release(b"7.0-rc1"), Some((7, 0, 0)));
+        assert_eq!(parse_release(b"4.14.0+"), Some((4, 14, 0)));
+        assert_eq!(parse_release(b"unknown"), None);
     }
 
     #[test]

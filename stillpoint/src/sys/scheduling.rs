@@ -16,13 +16,14 @@
 //! system calls allow more often. And the kernel still gives the thread the CPUs that a cpuset gains later, which
 //! it does not do for a thread that has chosen its CPUs.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_long};
+use std::process;
 use std::sync::OnceLock;
 
-use rustix::process::{Pid, getpid, getpriority_process, setpriority_process};
-use rustix::thread::gettid;
+use super::{checked, init_array};
 
-use super::init_array;
+/// The calling thread, for the kernel.
+pub const CALLING: u32 = 0;
 
 /// Kernels are not built for more CPUs.
 const WORDS: usize = 8192 / 64;
@@ -37,11 +38,13 @@ static AT_LOAD: OnceLock<Cpus> = OnceLock::new();
 init_array!(remember_cpus());
 
 fn remember_cpus() {
+    // SAFETY: takes nothing.
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) };
     // The thread that loads a library later may be any.
-    if gettid() != getpid() {
+    if thread != c_long::from(process::id()) {
         return;
     }
-    if let Some(cpus) = Cpus::of(None) {
+    if let Some(cpus) = Cpus::of(CALLING) {
         let _ = AT_LOAD.set(cpus);
     }
 }
@@ -52,22 +55,16 @@ pub fn cpus_at_load() -> Option<u32> {
 }
 
 impl Cpus {
-    /// Returns the CPUs of a thread of this process, or of the calling one.
-    pub fn of(thread: Option<Pid>) -> Option<Self> {
+    /// Returns the CPUs of a thread.
+    pub fn of(thread: u32) -> Option<Self> {
         let mut cpus = Self([0; WORDS]);
+        let (size, start) = (size_of_val(&cpus.0), cpus.0.as_mut_ptr());
         // SAFETY: the kernel writes at most as many bytes.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_sched_getaffinity,
-                thread.map_or(0, Pid::as_raw_pid),
-                size_of_val(&cpus.0),
-                cpus.0.as_mut_ptr(),
-            )
-        };
-        (result > 0).then_some(cpus)
+        checked(|| unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, size, start) }).ok()?;
+        Some(cpus)
     }
 
-    fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
@@ -89,23 +86,27 @@ impl Cpus {
 /// The thread has not ended, nor been joined or detached.
 pub unsafe fn spread(thread: libc::pthread_t) {
     // A main thread that has ended is still known to the kernel.
-    let Some(main) = Cpus::of(Some(getpid())) else { return };
-    let inherited = Cpus::of(None);
+    let Some(main) = Cpus::of(process::id()) else { return };
+    let inherited = Cpus::of(CALLING);
     let at_load = if main.count() == 1 { AT_LOAD.get() } else { None };
+    // SAFETY: the caller's contract.
+    let has = |cpus: &Cpus| inherited.as_ref() == Some(cpus) || unsafe { cpus.bind(thread) };
     // Those at load may all have been taken away since.
-    for cpus in at_load.into_iter().chain([&main]) {
-        // SAFETY: the caller's contract.
-        if inherited.as_ref() == Some(cpus) || unsafe { cpus.bind(thread) } {
-            return;
-        }
-    }
+    let _ = at_load.is_some_and(has) || has(&main);
+}
+
+/// Returns the policy of the calling thread, if it is known. The C library's function is not used: musl's only
+/// returns an error.
+pub fn policy() -> Option<c_int> {
+    // SAFETY: no pointers.
+    checked(|| unsafe { libc::syscall(libc::SYS_sched_getscheduler, CALLING) })
+        .ok()
+        .map(|policy| policy as c_int)
 }
 
 /// Returns `true` if the calling thread has the policy `SCHED_OTHER`, or if that is unknown.
 pub fn is_normal() -> bool {
-    // SAFETY: no pointers. The C library's function is not used: musl's only returns an error.
-    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-    policy < 0 || policy == libc::c_long::from(libc::SCHED_OTHER)
+    policy().is_none_or(|policy| policy == libc::SCHED_OTHER)
 }
 
 /// Has threads that are started with these attributes get the policy `SCHED_OTHER`. Returns `false` on errors.
@@ -130,8 +131,16 @@ pub fn take_nice_of_main() {
     if cfg!(miri) {
         return;
     }
-    let Ok(nice) = getpriority_process(Some(getpid())) else { return };
-    if getpriority_process(None) != Ok(nice) {
-        let _ = setpriority_process(None, nice);
+    // By the kernel's scale, from 1 to 40.
+    let priority = |thread: u32| {
+        // SAFETY: no pointers.
+        checked(|| unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) })
+    };
+    let (main, own) = (priority(process::id()), priority(CALLING));
+    let Ok(nice) = main.map(|main| 20 - main) else { return };
+    if own != main {
+        // SAFETY: no pointers.
+        let _ =
+            checked(|| unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, CALLING, nice) });
     }
 }

@@ -1,12 +1,12 @@
 //! Memory that other processes find by a link in `/proc/PID/fd`, and read from there.
 //!
-//! It is a file without a name in any folder (`memfd_create(2)`), mapped here. It is sealed: no process can change its
-//! size, so no access is outside of it, and its memory is allocated at once, as a page that is missing later would be a
-//! signal.
+//! It is a file without a name in any folder (`memfd_create(2)`), mapped here. It is sealed: no process can change
+//! its size, so no access is outside of it, and its memory is allocated at once, as a page that is missing later
+//! would be a signal.
 //!
 //! The program may close the descriptor, as daemons close all that they find, and open a file that gets the same
-//! number. So the memory is written by the mapping only, and the descriptor is closed only if it still belongs to this
-//! file. The child of a fork has the descriptor but not the mapping; a program that is executed has neither.
+//! number. So the memory is written by the mapping only, and the descriptor is closed only if it still belongs to
+//! this file. The child of a fork has the descriptor but not the mapping; a program that is executed has neither.
 
 use core::ffi::{CStr, c_int};
 use core::mem::{self, ManuallyDrop};
@@ -14,11 +14,6 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU64;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
-
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
-use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-use rustix::process::{Resource, getrlimit};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -39,34 +34,49 @@ impl SharedPage {
         if cfg!(miri) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // A kernel may insist on the last flag, or not know it (before 6.3).
-        let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
-            .or_else(|error| if error == Errno::INVAL { memfd_create(name, flags) } else { Err(error) })?;
-        let bytes = words * size_of::<AtomicU64>();
-        // The kernel would send a signal that ends the program, `SIGXFSZ`.
-        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes as u64) {
-            return Err(Errno::FBIG.into());
-        }
-        fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let id = file_of(file.as_raw_fd())?;
-        // SAFETY: a new mapping, where the kernel chooses.
-        let start = unsafe {
-            mmap(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
+        let file =
+            make_file(name, flags | libc::MFD_NOEXEC_SEAL).or_else(|error| match error.raw_os_error() {
+                Some(libc::EINVAL) => make_file(name, flags),
+                _ => Err(error),
+            })?;
+        let (number, bytes) = (file.as_raw_fd(), words * size_of::<AtomicU64>());
+        // SAFETY: plain data, which outlives the call, which cannot fail.
+        let limit = unsafe {
+            let mut limit: libc::rlimit = mem::zeroed();
+            libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit);
+            limit.rlim_cur
         };
+        // The kernel would send a signal that ends the program, `SIGXFSZ`.
+        if limit < bytes as u64 {
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: no pointers, and the file is open.
+        unsafe {
+            checked(libc::fallocate(number, 0, 0, bytes as libc::off_t))?;
+            checked(libc::fcntl(number, libc::F_ADD_SEALS, seals))?;
+        }
+        let id = file_of(number)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, where the kernel chooses.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, number, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
         let start = NonNull::new(start.cast()).expect("a mapping is not at address 0");
         let page = Self { descriptor: file.into_raw_fd(), file: id, start, words };
         // SAFETY: the mapping, which only this value uses.
-        unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork)? };
+        checked(unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTFORK) })?;
         Ok(page)
     }
 
     /// Returns the memory.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has so many words, is as long as the file, which is sealed, and lives as long as `self`.
-        // Other processes may change it only by ignoring that it is this one's; the words are atomic, and nothing here
-        // relies on what they contain.
+        // SAFETY: the mapping has so many words, is as long as the file, which is sealed, and lives as long as
+        // `self`. Other processes may change it only by ignoring that it is this one's; the words are atomic, and
+        // nothing here relies on what they contain.
         unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
@@ -92,9 +102,22 @@ impl SharedPage {
 impl Drop for SharedPage {
     fn drop(&mut self) {
         // SAFETY: the mapping, of which there is no reference any more.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
         self.close();
     }
+}
+
+/// `memfd_create(2)`, which the oldest C libraries lack.
+fn make_file(name: &CStr, flags: libc::c_uint) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a C string, which outlives the call.
+    let file = checked(unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) } as c_int)?;
+    // SAFETY: a new descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+}
+
+/// Returns what the C library has returned, or its error.
+fn checked(result: c_int) -> io::Result<c_int> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Device and inode.
@@ -105,8 +128,6 @@ fn file_of(number: c_int) -> io::Result<FileId> {
     // SAFETY: plain data.
     let mut status: libc::stat = unsafe { mem::zeroed() };
     // SAFETY: `status` outlives the call, which returns an error if the number is not open.
-    match unsafe { libc::fstat(number, &mut status) } {
-        0 => Ok((status.st_dev, status.st_ino)),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::fstat(number, &mut status) })?;
+    Ok((status.st_dev, status.st_ino))
 }

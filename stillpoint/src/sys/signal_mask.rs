@@ -7,8 +7,8 @@ pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
     if cfg!(miri) {
         return f(); // There are no signals.
     }
-    // SAFETY: a signal set is plain data, initialized by sigfillset before use; all calls only touch the local sets and
-    // the thread's own mask.
+    // SAFETY: a signal set is plain data, initialized by sigfillset before use; all calls only touch the local sets
+    // and the thread's own mask.
     let old = unsafe {
         let mut all: libc::sigset_t = mem::zeroed();
         let mut old: libc::sigset_t = mem::zeroed();

@@ -1,12 +1,14 @@
 //! Threads of the library.
 
 use core::ffi::{CStr, c_void};
+#[cfg(not(miri))]
+use core::sync::atomic::Ordering::AcqRel;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::{mem, ptr};
 #[cfg(not(miri))]
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use super::scheduling;
+use super::scheduling::{self, CALLING, Cpus};
 pub use super::signal_mask::with_all_blocked;
 #[cfg(not(miri))]
 use super::stack;
@@ -18,24 +20,46 @@ struct Start {
     main: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
     /// Locked while the starting thread uses the handle. See [`begin`].
-    handle_in_use: Arc<Mutex<()>>,
+    handle_in_use: Mutex<()>,
+    /// The threads that use this: the starting and the started one.
+    users: AtomicU32,
+}
+
+#[cfg(not(miri))]
+impl Start {
+    /// A thread no longer uses it. The last one frees it.
+    ///
+    /// # Safety
+    ///
+    /// `this` is of a box, and the caller one of its users.
+    unsafe fn leave(this: *mut Self) {
+        // SAFETY: the caller's contract.
+        // AcqRel: what the other thread did with it comes before it is freed; pairs with itself.
+        if unsafe { &*this }.users.fetch_sub(1, AcqRel) == 1 {
+            // SAFETY: no other thread uses it.
+            drop(unsafe { Box::from_raw(this) });
+        }
+    }
 }
 
 /// The main function of a thread.
 #[cfg(not(miri))]
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
-    // SAFETY: `spawn` made the pointer of a box, for this thread.
-    let start = unsafe { Box::from_raw(start.cast::<Start>()) };
+    let this = start.cast::<Start>();
+    // SAFETY: `spawn` made the pointer of a box, for this thread too.
+    let start = unsafe { &*this };
     set_name(start.name);
     let result = (start.main)(start.argument);
     // The kernel's id of a thread that has ended is 0 in glibc and musl, which means the calling thread: the starting
     // one would change its own CPUs.
     drop(start.handle_in_use.lock());
+    // SAFETY: as above.
+    unsafe { Start::leave(this) };
     result
 }
 
-/// Starts a detached thread that runs `main` with `argument`, and has 15 bytes at most of `name`. `main` must not unwind.
-/// Returns `false` if the thread cannot be started.
+/// Starts a detached thread that runs `main` with `argument`, and has 15 bytes at most of `name`. `main` must not
+/// unwind. Returns `false` if the thread cannot be started.
 ///
 /// It has the CPUs and the policy that [`scheduling`] describes. Unlike `std::thread`, this holds no lock of the
 /// standard library while the thread starts or ends. A fork at such a moment would leave the child without threads.
@@ -46,29 +70,41 @@ pub fn spawn(
     main: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
 ) -> bool {
-    let handle_in_use = Arc::new(Mutex::new(()));
-    let start = Start { name, main, argument, handle_in_use: Arc::clone(&handle_in_use) };
-    let start = Box::into_raw(Box::new(start));
+    let start = Start { name, main, argument, handle_in_use: Mutex::new(()), users: AtomicU32::new(2) };
+    // A box, if there is memory.
+    let mut place = Vec::new();
+    if place.try_reserve_exact(1).is_err() {
+        return false;
+    }
+    place.push(start);
+    let this = Box::into_raw(place.into_boxed_slice()).cast::<Start>();
+    // SAFETY: this thread is one of its users.
+    let start = unsafe { &*this };
     // Nothing under the lock panics.
-    let _in_use = handle_in_use.lock();
+    let in_use = start.handle_in_use.lock();
     // glibc starts no thread if the kernel refuses the policy, or if there is no room for the stack.
-    let normal = [true, false].into_iter().skip(usize::from(scheduling::is_normal()));
-    let mut attempts = normal.flat_map(|is_normal| [(is_normal, stack::size()), (is_normal, stack::LEAST)]);
-    let thread = attempts.find_map(|(is_normal, stack)| create(begin, start.cast(), is_normal, stack));
+    let policies = if scheduling::is_normal() { [false].as_slice() } else { &[true, false] };
+    let sizes = [stack::size(), stack::LEAST];
+    let of_policy = |is_normal| sizes.iter().find_map(|&size| create(begin, this.cast(), is_normal, size));
+    let thread = policies.iter().find_map(|&is_normal| of_policy(is_normal));
     let Some(thread) = thread else {
+        drop(in_use);
         // SAFETY: comes from a box, and no thread has it.
-        drop(unsafe { Box::from_raw(start) });
+        drop(unsafe { Box::from_raw(this) });
         return false;
     };
     // SAFETY: joinable, and detached only here. It does not end before the lock is released.
     unsafe {
         scheduling::spread(thread);
         libc::pthread_detach(thread);
+        drop(in_use);
+        Start::leave(this);
     }
     true
 }
 
-/// Starts a joinable thread with a stack of this size. It inherits the policy, or it has `SCHED_OTHER` if `is_normal`.
+/// Starts a joinable thread with a stack of this size. It inherits the policy, or it has `SCHED_OTHER` if
+/// `is_normal`.
 #[cfg(not(miri))]
 fn create(
     start: extern "C" fn(*mut c_void) -> *mut c_void,
@@ -76,8 +112,8 @@ fn create(
     is_normal: bool,
     stack: usize,
 ) -> Option<libc::pthread_t> {
-    // SAFETY: attributes are plain data, initialized by pthread_attr_init before use and destroyed after it; all places
-    // outlive the calls.
+    // SAFETY: attributes are plain data, initialized by pthread_attr_init before use and destroyed after it; all
+    // places outlive the calls.
     unsafe {
         let mut attributes: libc::pthread_attr_t = mem::zeroed();
         if libc::pthread_attr_init(&mut attributes) != 0 {
@@ -110,7 +146,8 @@ fn set_name(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// Returns `true` if a yield lets other threads run for a short time: the calling thread has the normal scheduling policy.
+/// Returns `true` if a yield lets other threads run for a short time: the calling thread has the normal scheduling
+/// policy.
 ///
 /// With a deadline, a yield lasts until the next period; with a real-time priority, until all others of the same
 /// priority block.
@@ -118,10 +155,8 @@ pub fn has_normal_policy() -> bool {
     if cfg!(miri) {
         return true;
     }
-    // SAFETY: no pointers. The C library's function is not used: musl's only returns an error.
-    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     let normal = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE];
-    normal.into_iter().any(|normal| policy == libc::c_long::from(normal))
+    scheduling::policy().is_some_and(|policy| normal.contains(&policy))
 }
 
 /// Returns `true` if the calling thread may use one CPU only.
@@ -130,12 +165,11 @@ pub fn is_bound() -> bool {
 }
 
 fn cpus() -> u32 {
-    // An error means that the kernel's mask is larger than the set.
-    rustix::thread::sched_getaffinity(None).map_or(u32::MAX, |cpus| cpus.count().max(1))
+    Cpus::of(CALLING).map_or(u32::MAX, |cpus| cpus.count().max(1))
 }
 
-/// Returns how many CPUs the process may use, at least 1: the main thread's when the program was loaded or, if that is not
-/// known, those of the first thread that asks.
+/// Returns how many CPUs the process may use, at least 1: the main thread's when the program was loaded or, if that
+/// is not known, those of the first thread that asks.
 pub fn process_cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(if cfg!(miri) { 1 } else { 0 });
     // Relaxed: an estimate.
@@ -147,6 +181,12 @@ pub fn process_cpus() -> u32 {
         }
         cpus => cpus,
     }
+}
+
+/// Returns `true` if so many threads are more than the CPUs that the calling thread may use, and more than
+/// `process_cpus`: the caller alone may be bound.
+pub fn outnumber_cpus(threads: u32) -> bool {
+    !cfg!(miri) && threads > process_cpus() && threads > cpus()
 }
 
 /// Returns how often the calling thread has lost its CPU while it was runnable.
@@ -169,7 +209,8 @@ pub fn name(tid: u32) -> Option<String> {
 
 /// Returns the id of the calling thread.
 pub fn tid() -> i32 {
-    rustix::thread::gettid().as_raw_nonzero().get()
+    // SAFETY: takes nothing. The C library's function is younger than the oldest that is supported.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
 #[cfg(test)]

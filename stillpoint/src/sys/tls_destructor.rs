@@ -26,8 +26,8 @@ impl AtThreadExit {
     }
 
     /// Has the function called with `pointer`, which is not null, when the calling thread ends. Replaces an earlier
-    /// pointer of this thread. Returns `false` if the C library has no key or no memory left, or if this code cannot be
-    /// kept mapped.
+    /// pointer of this thread. Returns `false` if the C library has no key or no memory left, or if this code cannot
+    /// be kept mapped.
     ///
     /// # Safety
     ///
@@ -78,8 +78,8 @@ macro_rules! with_thread_variable {
         ::std::thread_local! {
             static VARIABLE: $type = const { $new };
         }
-        // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there is no
-        // destructor.
+        // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there is
+        // no destructor.
         match VARIABLE.try_with($f) {
             ::core::result::Result::Ok(result) => result,
             ::core::result::Result::Err(_) => ::core::unreachable!(),

@@ -1,16 +1,10 @@
 //! Counts with `Exact`, and which values guards keep.
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, RwLock, Weak};
-use std::thread;
+use std::sync::{RwLock, Weak};
 
 use stillpoint::arc::{ArcCell, Cache, Guard, RefCnt};
-use support::deadline::deadline;
-use support::until::until;
+use support::prelude::*;
 
 type Counted = ArcCell<Arc<u32>>;
 
@@ -24,14 +18,6 @@ fn guard_gets_a_reference_when_its_value_is_replaced() {
     assert_eq!(Arc::strong_count(&value), 3, "each guard has one, the cell has none");
     drop(guards);
     assert_eq!(Arc::strong_count(&value), 1);
-}
-
-#[test]
-fn swap_returns_the_only_reference() {
-    let cell = ArcCell::new(Arc::new(1));
-    assert_eq!(**cell.load(), 1);
-    assert_eq!(Arc::try_unwrap(cell.swap(Arc::new(2))), Ok(1));
-    assert_eq!(Arc::try_unwrap(cell.into_inner()), Ok(2));
 }
 
 #[test]
@@ -130,8 +116,8 @@ fn strong_and_weak_references_to_one_value_are_told_apart() {
     assert!(weak.load().upgrade().is_none());
 }
 
-/// A pointer into the value of an `Arc`. If a cell took it, its address would be that of a weak pointer to the value, with
-/// the tag.
+/// A pointer into the value of an `Arc`. If a cell took it, its address would be that of a weak pointer to the value,
+/// with the tag.
 #[derive(Clone)]
 struct Odd(Arc<[u8; 2]>);
 
@@ -260,9 +246,7 @@ struct Waits(Arc<AtomicBool>);
 impl Clone for Waits {
     fn clone(&self) -> Self {
         let clone = Self(Arc::clone(&self.0));
-        while !self.0.load(Acquire) {
-            thread::yield_now();
-        }
+        until(|| self.0.load(Acquire));
         clone
     }
 }
@@ -319,9 +303,7 @@ fn lock_is_a_strategy() {
     thread::scope(|s| {
         let reading = cell.strategy().read();
         let store = s.spawn(|| cell.store(Arc::new(2)));
-        while cell.as_ptr() == address {
-            thread::yield_now();
-        }
+        until(|| cell.as_ptr() != address);
         yield_often();
         assert!(!store.is_finished() && old.strong_count() == 1, "a store waits for loads");
         drop(reading);

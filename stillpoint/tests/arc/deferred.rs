@@ -1,12 +1,7 @@
 //! Stores that are `Deferred`.
 
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{Arc, Barrier, mpsc};
-use std::thread;
-
 use stillpoint::arc::{self, ArcCell, Deferred};
-use support::deadline::deadline;
-use support::until::until;
+use support::prelude::*;
 
 /// Sends its number when it is dropped.
 struct Reports(u32, mpsc::Sender<(u32, thread::ThreadId)>);
@@ -46,7 +41,7 @@ fn values_that_wait_are_weighed() {
     cell.store(Arc::new(Large(None, [0; BYTES])));
     // The worker is in the first destructor, or comes to it.
     (0..8).for_each(|_| cell.store(Arc::new(Large(None, [0; BYTES]))));
-    let stats = arc::stats();
+    let stats = arc::domain().stats();
     end.wait();
     assert!(stats.queued_bytes >= 8 * BYTES as u64, "{stats:?}");
     arc::barrier();
@@ -88,24 +83,4 @@ fn destructor_on_the_worker_may_use_cells() {
     CELL.store(Some(Arc::new(Chain(3))));
     CELL.store(None);
     until(|| DROPS.load(Relaxed) == 4);
-}
-
-#[test]
-fn many_stores_release_all() {
-    let _running = deadline();
-    let value = Arc::new(0);
-    let cell = ArcCell::with_strategy(Arc::clone(&value), Deferred);
-    thread::scope(|s| {
-        for _ in 0..3 {
-            s.spawn(|| {
-                for _ in 0..2000 {
-                    let guard = cell.load();
-                    cell.store(Arc::clone(&guard));
-                }
-            });
-        }
-    });
-    arc::barrier();
-    assert_eq!(Arc::strong_count(&value), 2);
-    assert!(arc::stats().grace_periods > 0);
 }

@@ -1,13 +1,7 @@
 //! Destructors of values that use the cell, panic, or run late.
 
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::*};
-use std::thread;
-
 use stillpoint::arc::{ArcCell, Guard};
-use support::deadline::deadline;
+use support::prelude::*;
 
 #[test]
 fn destructor_may_load_and_store_in_the_same_cell() {

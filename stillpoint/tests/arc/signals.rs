@@ -1,9 +1,7 @@
 //! Signal handlers that load at any moment of the interrupted thread.
 
-use std::sync::Arc;
-
 use stillpoint::arc::ArcCell;
-use support::deadline::deadline;
+use support::prelude::*;
 use support::signals::{expect, handled, interrupt};
 
 static CELL: ArcCell<Option<Arc<[usize; 2]>>> = ArcCell::empty();

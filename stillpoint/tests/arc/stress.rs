@@ -1,11 +1,9 @@
 //! Threads that load, keep, drop and store at the same time. Values notice when they are used after they were freed.
 
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{Arc, RwLock};
-use std::thread;
+use std::sync::RwLock;
 
 use stillpoint::arc::{ArcCell, Deferred, Exact, Strategy};
-use support::deadline::deadline;
+use support::prelude::*;
 
 /// A value that is marked when it is dropped. Its memory stays.
 struct Marked(&'static AtomicUsize);
@@ -33,28 +31,23 @@ impl Drop for Marked {
 /// Two cells, between which values move, so that a value has guards of both.
 fn run<S: Strategy<Arc<Marked>> + Default + Sync>(rounds: usize) {
     let cells: [ArcCell<Arc<Marked>, S>; 2] = [(); 2].map(|()| ArcCell::from(Marked::new()));
-    thread::scope(|s| {
-        for number in 0..3 {
-            let cells = &cells;
-            s.spawn(move || {
-                let mut kept = Vec::new();
-                for round in 0..rounds {
-                    let cell = &cells[(round + number) % 2];
-                    match (round + number) % 7 {
-                        0 => cell.store(Marked::new()),
-                        1 => drop(cell.swap(cells[round % 2].load_full())),
-                        2 => {
-                            let guard = cell.load();
-                            _ = cell.compare_exchange(Arc::as_ptr(&guard), Marked::new());
-                            guard.check();
-                        }
-                        3 => kept.clear(),
-                        _ => kept.push(cell.load()),
-                    }
-                    kept.iter().for_each(|guard| guard.check());
-                    cell.load().check();
+    in_threads(3, |number| {
+        let mut kept = Vec::new();
+        for round in 0..rounds {
+            let cell = &cells[(round + number) % 2];
+            match (round + number) % 7 {
+                0 => cell.store(Marked::new()),
+                1 => drop(cell.swap(cells[round % 2].load_full())),
+                2 => {
+                    let guard = cell.load();
+                    _ = cell.compare_exchange(Arc::as_ptr(&guard), Marked::new());
+                    guard.check();
                 }
-            });
+                3 => kept.clear(),
+                _ => kept.push(cell.load()),
+            }
+            kept.iter().for_each(|guard| guard.check());
+            cell.load().check();
         }
     });
     drop(cells);

@@ -1,16 +1,11 @@
 //! Guards in other threads than that which loaded them, threads that exit, and forks.
 
 #[cfg(not(stillpoint_portable))]
-use std::sync::Barrier;
-use std::sync::{Arc, mpsc};
-use std::thread;
-
-#[cfg(not(stillpoint_portable))]
 use stillpoint::arc::Deferred;
 use stillpoint::arc::{ArcCell, Guard};
-use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork;
+use support::prelude::*;
 
 #[test]
 fn guard_outlives_its_thread_and_its_cell() {
@@ -81,9 +76,7 @@ fn future_holds_a_guard_across_await() {
 #[test]
 #[cfg_attr(miri, ignore = "no forks")]
 fn child_of_a_fork_loads_and_stores() {
-    if !fork::is_alone(child_of_a_fork_loads_and_stores) {
-        return;
-    }
+    alone!(on each backend);
     let value = Arc::new(1);
     let cell = Arc::new(ArcCell::new(Arc::clone(&value)));
     let deferred = Arc::new(ArcCell::with_strategy(Arc::new(1), Deferred));

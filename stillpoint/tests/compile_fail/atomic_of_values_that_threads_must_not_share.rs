@@ -17,7 +17,7 @@ fn retire<T: 'static>(node: Shared<'_, T>) {
 fn main() {
     is_sync::<Atomic<Cell<u32>>>(); //~ E0277 `Cell<u32>` cannot be shared between threads safely
     is_send::<Atomic<Cell<u32>>>(); //~ E0277 `Cell<u32>` cannot be shared between threads safely
-    is_sync::<Atomic<[Rc<u32>]>>();
+    is_sync::<Atomic<Rc<u32>>>();
     //~ E0277 `Rc<u32>` cannot be sent between threads safely
     //~ E0277 `Rc<u32>` cannot be shared between threads safely
     is_send::<Shared<'static, u32>>();

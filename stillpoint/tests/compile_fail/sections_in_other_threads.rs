@@ -5,6 +5,8 @@ use std::thread;
 use stillpoint::qsbr;
 use stillpoint::rcu::Rcu;
 
+fn main() {}
+
 fn handle() {
     let handle = qsbr::register();
     thread::spawn(move || drop(handle));
@@ -33,11 +35,4 @@ fn value() {
     thread::scope(|scope| {
         scope.spawn(|| number.read().set(2)); //~ E0277 `Cell<i32>` cannot be shared between threads safely
     });
-}
-
-fn main() {
-    handle();
-    handle_shared();
-    read_reference();
-    value();
 }

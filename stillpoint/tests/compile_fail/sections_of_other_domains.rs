@@ -5,6 +5,8 @@ use stillpoint::{qsbr, srcu};
 stillpoint::domain! { struct Here; }
 qsbr::domain! { struct Qsbr; }
 
+fn main() {}
+
 fn load_values() {
     let (guard, handle) = (rcu::enter(), Qsbr::register());
     Rcu::new_in(1, Here).load(&guard); //~ E0308 mismatched types: expected `&Guard<Here>`, found `&Guard`
@@ -26,9 +28,4 @@ fn load_nodes() {
     qsbr.swap(Shared::null(), &guard); //~ E0308 mismatched types: expected `&Handle<Qsbr>`, found `&Guard`
     let srcu = Atomic::<u64, srcu::Domain>::null();
     srcu.fetch_or(1, &guard); //~ E0308 mismatched types: expected `&Section`, found `&Guard`
-}
-
-fn main() {
-    load_values();
-    load_nodes();
 }

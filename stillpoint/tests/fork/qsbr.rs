@@ -1,24 +1,12 @@
 //! In the child of a fork, only the forking thread keeps its handle.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::thread;
-
-use stillpoint::Domain as _;
-use stillpoint::qsbr;
-use stillpoint::rcu::Rcu;
-use support::child;
-use support::deadline::deadline;
-use support::fork::in_child;
+use support::prelude::*;
 
 #[test]
 fn child_keeps_its_handle_and_waits_for_itself_only() {
     qsbr::domain! { struct Here; }
     static STOP: AtomicBool = AtomicBool::new(false);
-    if !child::is_alone(child_keeps_its_handle_and_waits_for_itself_only) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     let online = Barrier::new(3);
     let number = Rcu::new_in(1, Here);
     thread::scope(|scope| {
@@ -26,9 +14,7 @@ fn child_keeps_its_handle_and_waits_for_itself_only() {
         scope.spawn(|| {
             let handle = Here::register();
             online.wait();
-            while !STOP.load(Acquire) {
-                thread::yield_now();
-            }
+            until(|| STOP.load(Acquire));
             drop(handle);
         });
         scope.spawn(|| {

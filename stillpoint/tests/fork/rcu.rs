@@ -1,21 +1,16 @@
 //! Children of forks, at any moment of the other threads.
 
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Barrier, RwLock};
-use std::task::{Wake, Waker};
-use std::time::Duration;
-use std::{io, mem, ptr, thread};
+use std::sync::RwLock;
+use std::sync::atomic::AtomicU8;
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu, RcuDomain};
-use stillpoint::{TakeBack, fence};
-use support::fork::{await_child, exit, fork, in_child, is_alone};
+use stillpoint::rcu::Guard;
+use stillpoint::{EnterSection, fence};
+use support::fork::{await_child, exit, fork};
 use support::futures::{block_on, poll};
-use support::time_limit::repetitions;
-use support::tracked::Tracked;
-use support::until::until;
+use support::prelude::*;
+
+use crate::exercise;
 
 /// Counters that a process shares with its children.
 struct SharedCounts(&'static [AtomicU8]);
@@ -48,69 +43,31 @@ impl SharedCounts {
     }
 }
 
-/// Uses everything once, outside sections.
-fn exercise<D: RcuDomain + TakeBack + Copy>(domain: D) {
-    assert!(!D::in_read_section());
-    fence::light();
-    fence::heavy();
-    let runs = Arc::new(AtomicUsize::new(0));
-    let drops: &'static AtomicUsize = Box::leak(Box::default());
-    let run = || {
-        let runs = Arc::clone(&runs);
-        move || _ = runs.fetch_add(1, Release)
-    };
-    let value = Rcu::new_in(Tracked(drops), domain);
-    let guard = D::enter();
-    let old = value.replace(Tracked(drops));
-    D::INSTANCE.call(run());
-    D::INSTANCE.call_with(run(), DeferOptions::new().lazy());
-    D::INSTANCE.retire(Box::new([7_u8; 100]));
-    let readers = GracePeriod::start_in(domain);
-    drop(old);
-    assert!(!readers.is_elapsed());
-    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (0, 0));
-    drop(guard);
-    until(|| readers.is_elapsed());
-    D::INSTANCE.barrier();
-    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (2, 1));
-    // The worker sleeps by now, or is about to.
-    D::INSTANCE.call(run());
-    until(|| runs.load(Acquire) == 3);
-    drop(value.replace(Tracked(drops)).wait());
-    D::INSTANCE.synchronize();
-    until(|| D::INSTANCE.try_synchronize());
-    GracePeriod::now_in(domain).wait();
-    assert!(GracePeriod::now_in(domain).wait_timeout(Duration::MAX));
-    block_on(GracePeriod::now_in(domain).into_future());
-    D::INSTANCE.call(run());
-    block_on(D::INSTANCE.barrier_async());
-    assert_eq!(runs.load(Acquire), 4);
-}
-
 /// [`exercise`], and a grace period that waits for a section of another thread.
-fn exercise_with_threads<D: RcuDomain + TakeBack + Copy + Send + Sync>(domain: D) {
-    exercise(domain);
+fn exercise_with_threads<D: StaticDomain<Section = Guard<D>> + EnterSection<Hazards = ()>>(domain: D) {
+    assert!(!Guard::<D>::in_read_section());
+    exercise(&domain);
     let (inside, left) = (Barrier::new(2), AtomicBool::new(false));
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let guard = D::enter();
+            let guard = Guard::<D>::enter();
             let before = D::INSTANCE.stats().sleeps;
             inside.wait();
             until(|| D::INSTANCE.stats().sleeps != before);
             left.store(true, Release);
             drop(guard);
-            exercise(domain);
+            exercise(&domain);
         });
         inside.wait();
         D::INSTANCE.synchronize();
         assert!(left.load(Acquire));
-        exercise(domain);
+        exercise(&domain);
         reader.join().expect("no panic");
     });
 }
 
-/// Runs `body` in a thread, and joins it. Not a thread of the standard library: if one of these starts or exits during
-/// the fork, the child cannot start threads.
+/// Runs `body` in a thread, and joins it. Not a thread of the standard library: if one of these starts or exits
+/// during the fork, the child cannot start threads.
 fn native_thread(body: fn()) {
     extern "C" fn start(body: *mut c_void) -> *mut c_void {
         // SAFETY: the pointer of such a function, from the call below.
@@ -127,7 +84,7 @@ fn native_thread(body: fn()) {
 }
 
 /// Starts the other nine threads of a parent. They pause while the gate is locked, and end when `stop` is set.
-fn start_background_threads<'scope, D: RcuDomain + Copy + Send + Sync>(
+fn start_background_threads<'scope, D: StaticDomain<Section = Guard<D>>>(
     scope: &'scope thread::Scope<'scope, '_>,
     domain: D,
     (stop, gate, started): (&'scope AtomicBool, &'scope RwLock<()>, &'scope Barrier),
@@ -143,9 +100,9 @@ fn start_background_threads<'scope, D: RcuDomain + Copy + Send + Sync>(
         });
     };
     spawn(|_| {
-        let outer = D::enter();
+        let outer = Guard::<D>::enter();
         thread::yield_now();
-        drop(D::enter());
+        drop(Guard::<D>::enter());
         drop(outer);
     });
     spawn(|_| D::INSTANCE.synchronize());
@@ -160,7 +117,7 @@ fn start_background_threads<'scope, D: RcuDomain + Copy + Send + Sync>(
         block_on(GracePeriod::now_in(domain).into_future());
     });
     // Short-lived threads.
-    spawn(|_| native_thread(|| drop(D::enter())));
+    spawn(|_| native_thread(|| drop(Guard::<D>::enter())));
     for _ in 0..2 {
         scope.spawn(|| {
             started.wait();
@@ -168,9 +125,7 @@ fn start_background_threads<'scope, D: RcuDomain + Copy + Send + Sync>(
                 drop(gate.read());
                 for _ in 0..50 {
                     let index = next.fetch_add(1, Relaxed);
-                    let options =
-                        if index % 3 == 0 { DeferOptions::new().lazy() } else { DeferOptions::new() };
-                    D::INSTANCE.call_with(counts.once(index), options);
+                    D::INSTANCE.call(counts.once(index));
                     D::INSTANCE.retire(Box::new(index));
                 }
                 thread::yield_now();
@@ -184,9 +139,7 @@ fn start_background_threads<'scope, D: RcuDomain + Copy + Send + Sync>(
 
 #[test]
 fn child_works_whatever_other_threads_did() {
-    if !is_alone(child_works_whatever_other_threads_did) {
-        return;
-    }
+    alone!(on each backend);
     stillpoint::domain! { struct Own; }
     stillpoint::domain! { struct InTheChild; }
     const ROUNDS: usize = 30;
@@ -228,10 +181,10 @@ fn child_works_whatever_other_threads_did() {
                     writer.join().expect("the section was left");
                 }
                 exercise_with_threads(Own);
-                exercise(InTheChild);
+                exercise(&InTheChild);
                 // A child of the child.
                 in_child(|| exercise_with_threads(InTheChild));
-                exercise(Own);
+                exercise(&Own);
             });
         }
         stop.store(true, Relaxed);
@@ -243,16 +196,14 @@ fn child_works_whatever_other_threads_did() {
 
 #[test]
 fn work_deferred_before_a_fork_runs_in_the_parent_only() {
-    if !is_alone(work_deferred_before_a_fork_runs_in_the_parent_only) {
-        return;
-    }
+    alone!(on each backend);
     stillpoint::domain! { struct Own; }
     const EACH: usize = 200;
     let counts = &SharedCounts::new(3 * EACH);
     // No callback runs until it is dropped.
     let mut guard = Some(Own::enter());
     for index in 0..EACH / 2 {
-        Own.call_with(counts.once(index), DeferOptions::new().lazy());
+        Own.call(counts.once(index));
     }
     thread::scope(|scope| {
         let other = scope.spawn(|| (EACH / 2..EACH).for_each(|index| Own.call(counts.once(index))));
@@ -273,9 +224,7 @@ fn work_deferred_before_a_fork_runs_in_the_parent_only() {
 
 #[test]
 fn idle_thread_in_a_child_is_visited_once_it_reads() {
-    if !is_alone(idle_thread_in_a_child_is_visited_once_it_reads) {
-        return;
-    }
+    alone!(on each backend);
     stillpoint::domain! { struct Own; }
     let synchronize = || {
         let writer = thread::spawn(|| {
@@ -320,9 +269,7 @@ fn idle_thread_in_a_child_is_visited_once_it_reads() {
 
 #[test]
 fn child_ignores_guards_of_other_threads() {
-    if !is_alone(child_ignores_guards_of_other_threads) {
-        return;
-    }
+    alone!(on each backend);
     stillpoint::domain! { struct Own; }
     let inside = Barrier::new(2);
     thread::scope(|scope| {
@@ -351,9 +298,7 @@ fn child_ignores_guards_of_other_threads() {
 
 #[test]
 fn fork_during_first_use_is_safe() {
-    if !is_alone(fork_during_first_use_is_safe) {
-        return;
-    }
+    alone!(on each backend);
     stillpoint::domain! { struct Own; }
     // A new process each time, which has used nothing yet.
     for round in (0..99_u32).step_by(99 / repetitions(33)) {
@@ -384,9 +329,7 @@ fn fork_during_first_use_is_safe() {
 
 #[test]
 fn future_polled_before_a_fork_works_in_the_child() {
-    if !is_alone(future_polled_before_a_fork_works_in_the_child) {
-        return;
-    }
+    alone!(on each backend);
     stillpoint::domain! { struct Own; }
     let inside = Barrier::new(2);
     let mut future = GracePeriod::now_in(Own).into_future();
@@ -403,7 +346,7 @@ fn future_polled_before_a_fork_works_in_the_child() {
             assert!(poll(&mut other, Waker::noop()).is_pending());
             block_on(&mut future);
             drop(other);
-            exercise(Own);
+            exercise(&Own);
         });
         assert!(poll(&mut future, Waker::noop()).is_pending());
         inside.wait();
@@ -413,9 +356,7 @@ fn future_polled_before_a_fork_works_in_the_child() {
 
 #[test]
 fn callbacks_destructors_and_wakers_may_fork_if_the_child_exits() {
-    if !is_alone(callbacks_destructors_and_wakers_may_fork_if_the_child_exits) {
-        return;
-    }
+    alone!(on each backend);
     stillpoint::domain! { struct Own; }
     const CALLBACKS: usize = 1000;
     static FORKS: AtomicUsize = AtomicUsize::new(0);
@@ -489,9 +430,7 @@ fn fork_handlers_of_the_program_may_use_new_domains() {
     // SAFETY: an array of such functions, which the C library calls in the order of these numbers.
     #[unsafe(link_section = ".init_array.00101")]
     static REGISTER: extern "C" fn() = register;
-    if !is_alone(fork_handlers_of_the_program_may_use_new_domains) {
-        return;
-    }
+    alone!(on each backend);
     IS_ON.store(true, Release);
     for _ in 0..2 {
         in_child(|| assert_eq!(RUNS.load(Acquire) % 2, 0));

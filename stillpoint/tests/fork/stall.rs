@@ -1,12 +1,9 @@
 //! The child of a fork keeps the stall hook, and the readers of threads that have ended.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::time::Duration;
-use std::{process, thread};
+use std::process;
 
-use stillpoint::Domain as _;
-use stillpoint::rcu;
 use support::fork;
+use support::prelude::*;
 
 stillpoint::domain! { struct Own; }
 
@@ -24,13 +21,9 @@ fn stall() {
         let reader = scope.spawn(|| {
             let _guard = Own::enter();
             ENTERED.store(true, Release);
-            while REPORTED_BY.load(Acquire) != u64::from(process::id()) {
-                thread::yield_now();
-            }
+            until(|| REPORTED_BY.load(Acquire) == u64::from(process::id()));
         });
-        while !ENTERED.load(Acquire) {
-            thread::yield_now();
-        }
+        until(|| ENTERED.load(Acquire));
         Own.synchronize();
         // A scope does not wait for the end of its threads: see `fork::is_alone`.
         reader.join().expect("no panic");
@@ -39,9 +32,7 @@ fn stall() {
 
 #[test]
 fn child_calls_the_hook_that_was_set_before_the_fork() {
-    if !fork::is_alone(child_calls_the_hook_that_was_set_before_the_fork) {
-        return;
-    }
+    alone!(on each backend);
     rcu::set_stall_timeout(Some(Duration::from_millis(10)));
     rcu::set_stall_hook(Box::new(|_| REPORTED_BY.store(process::id().into(), Release)));
     // Twice: the child's child has the hook too.
@@ -54,9 +45,7 @@ fn child_calls_the_hook_that_was_set_before_the_fork() {
 
 #[test]
 fn child_uses_readers_again() {
-    if !fork::is_alone(child_uses_readers_again) {
-        return;
-    }
+    alone!(on each backend);
     // Two threads at once: so there are two readers, one of them free at the fork.
     thread::scope(|scope| {
         Own::register();
@@ -73,9 +62,7 @@ fn child_uses_readers_again() {
 
 #[test]
 fn report_in_a_child_names_its_thread_by_the_new_id() {
-    if !fork::is_alone(report_in_a_child_names_its_thread_by_the_new_id) {
-        return;
-    }
+    alone!(on each backend);
     stillpoint::qsbr::domain! { struct Reports; }
     rcu::set_stall_timeout(Some(Duration::from_millis(10)));
     rcu::set_stall_hook(Box::new(|stall| {

@@ -1,4 +1,5 @@
-//! Read-side critical sections, grace periods and deferred callbacks, as steps of a random [`program`](crate::program).
+//! Read-side critical sections, grace periods and deferred callbacks, as steps of a random
+//! [`program`](crate::program).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -7,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use stillpoint::Domain;
 use stillpoint::rcu::{GracePeriod, Rcu, Retired};
-use stillpoint::{Domain, TakeBack};
 
 use crate::program::System;
 
@@ -110,7 +111,7 @@ pub enum Broken {
 
 /// A flavour of domains.
 pub trait Flavor: Sync + 'static {
-    type Domain: TakeBack;
+    type Domain: Domain<Hazards = ()>;
     type Guard: 'static;
 
     const SECTIONS: Sections;

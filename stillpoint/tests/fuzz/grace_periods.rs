@@ -1,7 +1,6 @@
 //! Random programs of read-side critical sections, grace periods and deferred callbacks, in each flavour: waits end,
 //! and callbacks run, after the sections that they wait for, and not before.
 
-use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use crate::gp_model::GpModel;
@@ -67,51 +66,42 @@ macro_rules! qsbr_flavor {
     };
 }
 
-/// A domain of `srcu`, with a handle that guards borrow.
+/// A domain of `srcu`, and guards that any thread may take.
 struct Sleepable {
     domain: srcu::Domain,
-    lender: &'static srcu::Domain,
-    given: Mutex<Vec<Held<srcu::Guard<'static>>>>,
+    given: Mutex<Vec<Held<srcu::OwnedGuard>>>,
 }
 
 impl Flavor for Sleepable {
     type Domain = srcu::Domain;
-    type Guard = srcu::Guard<'static>;
+    type Guard = srcu::OwnedGuard;
 
     const SECTIONS: Sections = Sections::Many;
 
     fn new() -> Self {
-        let domain = srcu::Domain::new();
-        Self { lender: Box::leak(Box::new(domain.clone())), domain, given: Mutex::default() }
+        Self { domain: srcu::Domain::new(), given: Mutex::default() }
     }
 
     fn domain(&self) -> srcu::Domain {
         self.domain.clone()
     }
 
-    fn enter(&self) -> srcu::Guard<'static> {
-        self.lender.enter()
+    fn enter(&self) -> srcu::OwnedGuard {
+        self.domain.enter_owned()
     }
 
-    fn section<'a>(guard: &'a srcu::Guard<'static>) -> &'a srcu::Section {
+    fn section(guard: &srcu::OwnedGuard) -> &srcu::Section {
         guard
     }
 
-    fn give(&self, held: Held<srcu::Guard<'static>>) -> Option<Held<srcu::Guard<'static>>> {
+    fn give(&self, held: Held<srcu::OwnedGuard>) -> Option<Held<srcu::OwnedGuard>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).push(held);
         None
     }
 
-    fn take(&self) -> Option<Held<srcu::Guard<'static>>> {
+    fn take(&self) -> Option<Held<srcu::OwnedGuard>> {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         (!given.is_empty()).then(|| given.remove(0))
-    }
-}
-
-impl Drop for Sleepable {
-    fn drop(&mut self) {
-        // SAFETY: the guards that borrow it are dropped, or out of reach.
-        drop(unsafe { Box::from_raw(ptr::from_ref(self.lender).cast_mut()) });
     }
 }
 
@@ -139,53 +129,30 @@ fn fuzz<K: Flavor>(data: &[u8]) {
     });
 }
 
-#[cfg(fuzzing)]
-pub fn fuzz_rcu(data: &[u8]) {
-    rcu_flavor!(Own);
-    fuzz::<Own>(data);
+macro_rules! programs_of {
+    ($($flavor:ident $(by $define:ident)?: $fuzz:ident, $holds:ident, $broken:ident;)+) => {$(
+        #[cfg(fuzzing)]
+        pub fn $fuzz(data: &[u8]) {
+            $($define!($flavor);)?
+            fuzz::<$flavor>(data);
+        }
+
+        #[test]
+        fn $holds() {
+            $($define!($flavor);)?
+            programs_match_the_model::<$flavor>();
+        }
+
+        #[test]
+        fn $broken() {
+            $($define!($flavor);)?
+            broken_flavors_are_found::<$flavor>();
+        }
+    )+};
 }
 
-#[cfg(fuzzing)]
-pub fn fuzz_qsbr(data: &[u8]) {
-    qsbr_flavor!(Own);
-    fuzz::<Own>(data);
-}
-
-#[cfg(fuzzing)]
-pub fn fuzz_srcu(data: &[u8]) {
-    fuzz::<Sleepable>(data);
-}
-
-#[test]
-fn rcu_programs_match_the_model() {
-    rcu_flavor!(Own);
-    programs_match_the_model::<Own>();
-}
-
-#[test]
-fn qsbr_programs_match_the_model() {
-    qsbr_flavor!(Own);
-    programs_match_the_model::<Own>();
-}
-
-#[test]
-fn srcu_programs_match_the_model() {
-    programs_match_the_model::<Sleepable>();
-}
-
-#[test]
-fn broken_rcu_is_found() {
-    rcu_flavor!(Own);
-    broken_flavors_are_found::<Own>();
-}
-
-#[test]
-fn broken_qsbr_is_found() {
-    qsbr_flavor!(Own);
-    broken_flavors_are_found::<Own>();
-}
-
-#[test]
-fn broken_srcu_is_found() {
-    broken_flavors_are_found::<Sleepable>();
+programs_of! {
+    Own by rcu_flavor: fuzz_rcu, rcu_programs_match_the_model, broken_rcu_is_found;
+    Own by qsbr_flavor: fuzz_qsbr, qsbr_programs_match_the_model, broken_qsbr_is_found;
+    Sleepable: fuzz_srcu, srcu_programs_match_the_model, broken_srcu_is_found;
 }

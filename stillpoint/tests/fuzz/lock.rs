@@ -1,5 +1,5 @@
-//! Random programs of locks and condition variables: one thread at a time holds a lock, and no thread waits for a free
-//! one.
+//! Random programs of locks and condition variables: one thread at a time holds a lock, and no thread waits for a
+//! free one.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use crate::program::{Expect, How, Model, System, THREADS, holds, is_found};
-use lock_api::{GuardSend, RawMutexFair, RawMutexTimed};
+use lock_api::{RawMutex as _, RawMutexFair as _, RawMutexTimed as _};
 use proptest::prelude::*;
 use stillpoint::lock::{Condvar, Mutex, RawMutex};
 
@@ -15,16 +15,24 @@ const LOCKS: usize = 2;
 const SHORT: Duration = Duration::from_micros(300);
 const LONG: Duration = Duration::from_secs(3600);
 
+/// How long a thread waits for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    Forever,
+    /// With a time limit that is not reached.
+    Long,
+    /// With a time limit that is.
+    Short,
+    None,
+}
+
 #[derive(Debug, Clone)]
 enum Op {
-    Lock(usize),
-    /// With a time limit that is not reached.
-    LockBefore(usize),
-    Try(usize),
-    /// With a time limit that is.
-    TryBriefly(usize),
-    Unlock(usize),
-    UnlockFair(usize),
+    Lock(usize, Patience),
+    Unlock {
+        lock: usize,
+        fair: bool,
+    },
     /// Yields the lock to waiters, if there are any.
     Bump(usize),
     /// Adds a token, and notifies one waiter.
@@ -40,13 +48,15 @@ enum Op {
 fn ops() -> impl Strategy<Value = Op> {
     use Op::*;
     let lock = 0..LOCKS;
+    let patience = prop_oneof![
+        2 => Just(Patience::Forever),
+        1 => Just(Patience::Long),
+        1 => Just(Patience::Short),
+        1 => Just(Patience::None),
+    ];
     prop_oneof![
-        4 => lock.clone().prop_map(Lock),
-        2 => lock.clone().prop_map(LockBefore),
-        2 => lock.clone().prop_map(Try),
-        2 => lock.clone().prop_map(TryBriefly),
-        5 => lock.clone().prop_map(Unlock),
-        3 => lock.clone().prop_map(UnlockFair),
+        10 => (lock.clone(), patience).prop_map(|(lock, patience)| Lock(lock, patience)),
+        8 => (lock.clone(), any::<bool>()).prop_map(|(lock, fair)| Unlock { lock, fair }),
         2 => lock.prop_map(Bump),
         3 => Just(Put),
         1 => (0..4_u32).prop_map(PutMany),
@@ -55,28 +65,36 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The lock that is tested, or a broken one.
-trait Raw:
-    lock_api::RawMutexFair + lock_api::RawMutexTimed<Duration = Duration, Instant = Instant> + Sync
-{
+/// An error that is built in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    Not,
+    /// A try succeeds although another thread holds the lock.
+    Shared,
+    /// A try succeeds never.
+    NeverTaken,
 }
 
 /// A lock, and data that it protects.
-struct Guarded<R> {
-    lock: R,
+struct Guarded {
+    lock: RawMutex,
     taken: AtomicBool,
     /// The number of acquisitions: a plain word.
     count: UnsafeCell<usize>,
 }
 
 // SAFETY: `count` is changed under the lock, which is what is tested.
-unsafe impl<R: Raw> Sync for Guarded<R> {}
+unsafe impl Sync for Guarded {}
 
-impl<R: Raw> Guarded<R> {
+impl Guarded {
     fn take(&self) {
         assert!(!self.taken.swap(true, AcqRel), "two threads hold a lock");
         // SAFETY: as asserted, no other thread is here.
         unsafe { *self.count.get() += 1 };
+    }
+
+    fn try_take(&self, broken: Broken) -> bool {
+        broken != Broken::NeverTaken && (self.lock.try_lock() || broken == Broken::Shared)
     }
 
     fn leave(&self) {
@@ -84,8 +102,8 @@ impl<R: Raw> Guarded<R> {
     }
 }
 
-struct TestState<R> {
-    guarded: [Guarded<R>; LOCKS],
+struct TestState {
+    guarded: [Guarded; LOCKS],
     tokens: Mutex<u32>,
     put: Condvar,
     /// Acquisitions of the locks; tokens added and removed.
@@ -95,11 +113,13 @@ struct TestState<R> {
     /// A thread has finished: waiters stop waiting.
     closed: AtomicBool,
     free: bool,
+    broken: Broken,
 }
 
-impl<R: Raw> TestState<R> {
-    fn new(how: How) -> Self {
-        let guarded = |_| Guarded { lock: R::INIT, taken: AtomicBool::new(false), count: UnsafeCell::new(0) };
+impl TestState {
+    fn new(how: How, broken: Broken) -> Self {
+        let guarded =
+            |_| Guarded { lock: RawMutex::INIT, taken: AtomicBool::new(false), count: UnsafeCell::new(0) };
         Self {
             guarded: [0, 1].map(guarded),
             tokens: Mutex::new(0),
@@ -109,17 +129,18 @@ impl<R: Raw> TestState<R> {
             tokens_taken: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             free: how == How::Freely,
+            broken,
         }
     }
 }
 
 /// The locks that a thread holds.
-struct Held<'a, R: Raw> {
-    state: &'a TestState<R>,
+struct Held<'a> {
+    state: &'a TestState,
     holds: [bool; LOCKS],
 }
 
-impl<R: Raw> Held<'_, R> {
+impl Held<'_> {
     fn taken(&mut self, lock: usize, got: bool) -> Seen {
         if got {
             self.state.guarded[lock].take();
@@ -140,7 +161,7 @@ impl<R: Raw> Held<'_, R> {
     }
 }
 
-impl<R: Raw> Drop for Held<'_, R> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
         (0..LOCKS).for_each(|lock| self.leave(lock, false));
         let _tokens = self.state.tokens.lock();
@@ -153,43 +174,39 @@ impl<R: Raw> Drop for Held<'_, R> {
 #[derive(Debug)]
 struct Seen(bool);
 
-/// Returns `true` if a thread that holds these locks may wait for another one: in ascending order only.
-fn may_wait(has: [bool; LOCKS], lock: usize) -> bool {
-    !has[lock..].contains(&true)
+/// Returns `true` if a thread that holds these locks may take another one: if it waits, in ascending order only.
+fn may_lock(has: [bool; LOCKS], lock: usize, patience: Patience) -> bool {
+    let waits = matches!(patience, Patience::Forever | Patience::Long);
+    !if waits { has[lock..].contains(&true) } else { has[lock] }
 }
 
-impl<R: Raw> System for TestState<R> {
+impl System for TestState {
     type Op = Op;
     type Seen = Seen;
-    type Local<'a>
-        = Held<'a, R>
-    where
-        R: 'a;
+    type Local<'a> = Held<'a>;
 
-    fn start_thread(&self, _thread: usize) -> Held<'_, R> {
+    fn start_thread(&self, _thread: usize) -> Held<'_> {
         Held { state: self, holds: [false; LOCKS] }
     }
 
-    fn run_step<'a>(&'a self, held: &mut Held<'a, R>, op: &Op) -> Seen {
+    fn run_step<'a>(&'a self, held: &mut Held<'a>, op: &Op) -> Seen {
         let has = held.holds;
         let lock = |lock: usize| &self.guarded[lock].lock;
         match *op {
-            Op::Lock(index) if may_wait(has, index) => {
-                lock(index).lock();
-                return held.taken(index, true);
+            Op::Lock(index, patience) if may_lock(has, index, patience) => {
+                let got = match patience {
+                    Patience::Forever => {
+                        lock(index).lock();
+                        true
+                    }
+                    Patience::Long => lock(index).try_lock_for(LONG),
+                    Patience::Short => lock(index).try_lock_until(Instant::now() + SHORT),
+                    Patience::None => self.guarded[index].try_take(self.broken),
+                };
+                assert!(got || patience != Patience::Long, "an hour is over");
+                return held.taken(index, got);
             }
-            Op::LockBefore(index) if may_wait(has, index) => {
-                assert!(lock(index).try_lock_for(LONG), "an hour is over");
-                return held.taken(index, true);
-            }
-            Op::Try(index) if !has[index] => {
-                return held.taken(index, lock(index).try_lock());
-            }
-            Op::TryBriefly(index) if !has[index] => {
-                return held.taken(index, lock(index).try_lock_until(Instant::now() + SHORT));
-            }
-            Op::Unlock(index) => held.leave(index, false),
-            Op::UnlockFair(index) => held.leave(index, true),
+            Op::Unlock { lock, fair } => held.leave(lock, fair),
             Op::Bump(index) if may_bump(has, index) => {
                 self.guarded[index].leave();
                 // SAFETY: this thread holds it.
@@ -232,7 +249,7 @@ impl<R: Raw> System for TestState<R> {
 
     fn finish(self) {
         for (guarded, takes) in self.guarded.into_iter().zip(self.takes) {
-            assert!(guarded.lock.try_lock(), "a lock that no thread holds cannot be taken");
+            assert!(guarded.try_take(self.broken), "a lock that no thread holds cannot be taken");
             assert_eq!(guarded.count.into_inner(), takes.into_inner(), "counted under the lock, and taken");
         }
         let left = self.tokens_put.into_inner() - self.tokens_taken.into_inner();
@@ -282,19 +299,10 @@ impl Model for LockModel {
         let has = self.has(thread);
         self.gets = None;
         match *op {
-            Op::Lock(lock) | Op::LockBefore(lock) => {
-                if !may_wait(has, lock) {
-                    return false;
-                }
-                self.waits[thread] = Wait::Lock(lock);
-            }
-            Op::Try(lock) | Op::TryBriefly(lock) => {
-                if has[lock] {
-                    return false;
-                }
-                self.gets = Some(self.owners[lock].is_none());
-            }
-            Op::Unlock(lock) | Op::UnlockFair(lock) => {
+            Op::Lock(lock, patience) if !may_lock(has, lock, patience) => return false,
+            Op::Lock(lock, Patience::Forever | Patience::Long) => self.waits[thread] = Wait::Lock(lock),
+            Op::Lock(lock, _) => self.gets = Some(self.owners[lock].is_none()),
+            Op::Unlock { lock, .. } => {
                 if !has[lock] {
                     return false;
                 }
@@ -336,8 +344,8 @@ impl Model for LockModel {
         self.waits[thread] = Wait::Nothing;
         let expected = self.gets.take();
         match *op {
-            Op::Lock(lock) | Op::LockBefore(lock) | Op::Bump(lock) => self.owners[lock] = Some(thread),
-            Op::Try(lock) | Op::TryBriefly(lock) => {
+            Op::Bump(lock) => self.owners[lock] = Some(thread),
+            Op::Lock(lock, _) => {
                 if expected.is_some_and(|expected| expected != got) {
                     return Err(format!("{op:?} of thread {thread}: {got}, where a lock is free or not"));
                 }
@@ -358,104 +366,32 @@ impl Model for LockModel {
     }
 
     fn last(&self, thread: usize) -> Option<Op> {
-        let has = self.has(thread).iter().position(|&has| has).map(Op::Unlock);
+        let has = self.has(thread).iter().position(|&has| has).map(|lock| Op::Unlock { lock, fair: false });
         has.or_else(|| (self.waits.contains(&Wait::Token) && self.tokens == 0).then_some(Op::Put))
     }
 }
 
-/// Defines a raw mutex whose guards may be sent, and whose `try_lock` is `$try_lock`.
-macro_rules! raw_mutex {
-    ($name:ident, $try_lock:expr) => {
-        struct $name(RawMutex);
-
-        impl Raw for $name {}
-
-        // SAFETY: as for `RawMutex`, of which any thread may release what another took. If `$try_lock` is broken: none;
-        // the test must find that before it does harm.
-        unsafe impl lock_api::RawMutex for $name {
-            const INIT: Self = Self(RawMutex::INIT);
-
-            type GuardMarker = GuardSend;
-
-            fn lock(&self) {
-                lock_api::RawMutex::lock(&self.0);
-            }
-
-            fn try_lock(&self) -> bool {
-                $try_lock(&self.0)
-            }
-
-            unsafe fn unlock(&self) {
-                // SAFETY: the caller's contract.
-                unsafe { lock_api::RawMutex::unlock(&self.0) };
-            }
-
-            fn is_locked(&self) -> bool {
-                lock_api::RawMutex::is_locked(&self.0)
-            }
-        }
-
-        // SAFETY: as above.
-        unsafe impl RawMutexFair for $name {
-            unsafe fn unlock_fair(&self) {
-                // SAFETY: the caller's contract.
-                unsafe { RawMutexFair::unlock_fair(&self.0) };
-            }
-        }
-
-        // SAFETY: as above.
-        unsafe impl RawMutexTimed for $name {
-            type Duration = Duration;
-            type Instant = Instant;
-
-            fn try_lock_for(&self, timeout: Duration) -> bool {
-                self.0.try_lock_for(timeout)
-            }
-
-            fn try_lock_until(&self, until: Instant) -> bool {
-                self.0.try_lock_until(until)
-            }
-        }
-    };
+fn make(broken: Broken) -> impl Fn(How) -> (TestState, LockModel) {
+    move |how| (TestState::new(how, broken), LockModel::new())
 }
-
-fn try_lock(lock: &RawMutex) -> bool {
-    lock_api::RawMutex::try_lock(lock)
-}
-
-raw_mutex!(Sound, try_lock);
 
 #[cfg(fuzzing)]
 pub fn fuzz(data: &[u8]) {
-    raw_mutex!(Shared, |lock: &RawMutex| {
-        try_lock(lock);
-        true
-    });
-    if crate::program::is_broken() {
-        crate::program::fuzz(data, ops(), |how| (TestState::<Shared>::new(how), LockModel::new()));
-    } else {
-        crate::program::fuzz(data, ops(), |how| (TestState::<Sound>::new(how), LockModel::new()));
-    }
+    let broken = if crate::program::is_broken() { Broken::Shared } else { Broken::Not };
+    crate::program::fuzz(data, ops(), make(broken));
 }
 
 #[test]
 fn programs_of_locks_match_the_model() {
-    holds(ops(), |how| (TestState::<Sound>::new(how), LockModel::new()));
+    holds(ops(), make(Broken::Not));
 }
 
 #[test]
 fn lock_held_by_two_threads_is_found() {
-    raw_mutex!(Shared, |lock: &RawMutex| {
-        try_lock(lock);
-        true
-    });
-    is_found(&["two threads hold a lock"], 8, ops, |how| (TestState::<Shared>::new(how), LockModel::new()));
+    is_found(&["two threads hold a lock"], 8, ops, make(Broken::Shared));
 }
 
 #[test]
 fn free_lock_that_cannot_be_taken_is_found() {
-    raw_mutex!(NeverTaken, |_: &RawMutex| false);
-    is_found(&["cannot be taken", "free or not"], 8, ops, |how| {
-        (TestState::<NeverTaken>::new(how), LockModel::new())
-    });
+    is_found(&["cannot be taken", "free or not"], 8, ops, make(Broken::NeverTaken));
 }

@@ -5,6 +5,5 @@ mod gp_model;
 mod grace;
 mod grace_periods;
 mod lock;
-mod percpu;
 mod program;
 mod rwlock;

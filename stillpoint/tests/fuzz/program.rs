@@ -2,11 +2,13 @@
 //!
 //! A program is a list of steps, each of one thread. It is run twice, by real threads:
 //!
-//! - *in step*: a step begins when the one before has ended, or waits for other threads; the [`Model`] predicts which.
-//!   So a program has the same effect each time, and one that fails can be reduced;
-//! - *freely*: every thread runs its own steps again and again, as fast as it can. The [`System`] itself finds errors.
+//! - *in step*: a step begins when the one before has ended, or waits for other threads; the [`Model`] predicts
+//!   which. So a program has the same effect each time, and one that fails can be reduced;
+//! - *freely*: every thread runs its own steps again and again, as fast as it can. The [`System`] itself finds
+//!   errors.
 //!
-//! `PROPTEST_CASES` is the number of programs, `PROPTEST_RNG_SEED` the seed. A failure prints the program and the seed.
+//! `PROPTEST_CASES` is the number of programs, `PROPTEST_RNG_SEED` the seed. A failure prints the program and the
+//! seed.
 
 use std::cell::Cell;
 use std::env;
@@ -143,8 +145,8 @@ impl<O: Clone + Debug + Send, T: Send> Worker<O, T> {
         self.busy = Some(op.clone());
     }
 
-    /// Waits until the thread sleeps: in its step, or, if that has ended, before the next one. So a step that must wait
-    /// and does not is found at once.
+    /// Waits until the thread sleeps: in its step, or, if that has ended, before the next one. So a step that must
+    /// wait and does not is found at once.
     fn wait_until_asleep(&self) {
         let begin = Instant::now();
         while !sleeps(self.tid) && begin.elapsed() < *TIME_LIMIT {
@@ -299,6 +301,18 @@ pub enum How {
     Freely,
 }
 
+fn run<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
+    how: How,
+    (system, model): (S, M),
+    program: &[Step<S::Op>],
+) -> Result<(), String> {
+    let outcome = match how {
+        How::InStep => in_step(system, model, program),
+        How::Freely => freely(system, program),
+    };
+    outcome.map_err(|why| format!("{how:?}: {why}"))
+}
+
 /// Runs random programs of `op`s. `make` returns the system and its model.
 ///
 /// # Errors
@@ -327,14 +341,9 @@ pub fn check<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
             return Ok(());
         }
         for &how in hows {
-            let (system, model) = make(how);
-            let outcome = match how {
-                How::InStep => in_step(system, model, &program),
-                How::Freely => freely(system, &program),
-            };
-            outcome.map_err(|why| {
+            run(how, make(how), &program).map_err(|why| {
                 failed.set(true);
-                TestCaseError::fail(format!("{how:?}: {why}"))
+                TestCaseError::fail(why)
             })?;
         }
         Ok(())
@@ -355,14 +364,7 @@ pub fn fuzz<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
     let Ok(tree) = programs(op).new_tree(&mut runner) else { return };
     let program = tree.current();
     for how in [How::InStep, How::Freely] {
-        let (system, model) = make(how);
-        let outcome = match how {
-            How::InStep => in_step(system, model, &program),
-            How::Freely => freely(system, &program),
-        };
-        if let Err(why) = outcome {
-            panic!("{how:?}: {why}: {program:#?}");
-        }
+        run(how, make(how), &program).unwrap_or_else(|why| panic!("{why}: {program:#?}"));
     }
 }
 
@@ -383,8 +385,8 @@ pub fn holds<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
 }
 
 /// Expects that [`check`] finds the error of a broken system: with one of `words` in the message, in a program of at
-/// most `steps` steps. That may take many attempts: on a busy machine few programs run, and a step that should wait and
-/// does not is now and then mistaken for one that does.
+/// most `steps` steps. That may take many attempts: on a busy machine few programs run, and a step that should wait
+/// and does not is now and then mistaken for one that does.
 pub fn is_found<S: System, M: Model<Op = S::Op, Seen = S::Seen>, O: Strategy<Value = S::Op>>(
     words: &[&str],
     steps: usize,

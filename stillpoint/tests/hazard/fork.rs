@@ -1,25 +1,21 @@
 //! Children of forks.
 
-use std::sync::{Arc, Barrier, mpsc};
-use std::thread;
-
-use stillpoint::Domain as _;
 use stillpoint::hazard::HazardPointer;
-use stillpoint::rcu::{Rcu, RcuOption};
+use stillpoint::rcu::RcuOption;
 use support::fork;
+use support::prelude::*;
 
 stillpoint::hazard::domain! { struct Own; }
 stillpoint::hazard::domain! { struct Beside; }
 
 static VALUE: RcuOption<u32, Own> = RcuOption::empty_in(Own);
 
-/// At the fork, another thread has a hazard pointer whose value the child can reach, and a third one protects and retires.
+/// At the fork, another thread has a hazard pointer whose value the child can reach, and a third one protects and
+/// retires.
 #[test]
 #[cfg_attr(miri, ignore = "no forks")]
 fn child_of_a_fork_protects_and_retires() {
-    if !fork::is_alone(child_of_a_fork_protects_and_retires) {
-        return;
-    }
+    alone!(on each backend);
     VALUE.replace(Some(1));
     let mut pointer = HazardPointer::new();
     let own = pointer.protect(&VALUE);
@@ -75,9 +71,7 @@ fn child_of_a_fork_protects_and_retires() {
 #[cfg_attr(miri, ignore = "no forks")]
 fn pointers_dropped_in_a_child_are_used_again_once() {
     static VALUES: [RcuOption<usize, Own>; 4] = [const { RcuOption::empty_in(Own) }; 4];
-    if !fork::is_alone(pointers_dropped_in_a_child_are_used_again_once) {
-        return;
-    }
+    alone!(on each backend);
     for held in [10, 505, 1000] {
         let pointers: Vec<_> = (0..held).map(|_| HazardPointer::new()).collect();
         fork::in_child(|| {

@@ -1,26 +1,12 @@
 //! What a hazard pointer protects, and what it does not.
 
-use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-
-use stillpoint::Domain as _;
-use stillpoint::hazard::HazardPointer;
-use stillpoint::rcu::{Atomic, DeferOptions, Owned, Rcu, RcuOption, Shared};
-use support::deadline::deadline;
-use support::tracked::Tracked;
-
-/// Defines a domain of the test's own, whose counters no other test changes, and a counter of destructors.
-macro_rules! own {
-    ($domain:ident, $drops:ident) => {
-        stillpoint::hazard::domain! { struct $domain; }
-        static $drops: AtomicUsize = AtomicUsize::new(0);
-        let _running = deadline();
-    };
-}
+use stillpoint::hazard::{self, HazardPointer};
+use stillpoint::rcu::{Atomic, Owned, RcuOption, Shared};
+use support::prelude::*;
 
 #[test]
 fn protected_value_outlives_its_retirement() {
-    own!(Own, DROPS);
+    own!(hazard Own, DROPS);
     let value = Rcu::new_in(Tracked(&DROPS), Own);
     let mut pointer = HazardPointer::new();
     let kept = pointer.protect(&value);
@@ -38,7 +24,7 @@ fn protected_value_outlives_its_retirement() {
 
 #[test]
 fn unprotected_values_are_freed_beside_a_protected_one() {
-    own!(Own, DROPS);
+    own!(hazard Own, DROPS);
     let value = Rcu::new_in(Tracked(&DROPS), Own);
     let mut pointer = HazardPointer::new();
     let kept = pointer.protect(&value);
@@ -56,7 +42,7 @@ fn unprotected_values_are_freed_beside_a_protected_one() {
 
 #[test]
 fn pointer_that_protects_another_value_gives_up_the_first() {
-    own!(Own, DROPS);
+    own!(hazard Own, DROPS);
     let values = [(); 2].map(|()| Rcu::new_in(Tracked(&DROPS), Own));
     let mut pointer = HazardPointer::new();
     pointer.protect(&values[0]);
@@ -71,7 +57,7 @@ fn pointer_that_protects_another_value_gives_up_the_first() {
 
 #[test]
 fn two_pointers_of_one_value_each_protect_it() {
-    own!(Own, DROPS);
+    own!(hazard Own, DROPS);
     let value = Rcu::new_in(Tracked(&DROPS), Own);
     let [mut first, mut second] = HazardPointer::array();
     first.protect(&value);
@@ -87,7 +73,7 @@ fn two_pointers_of_one_value_each_protect_it() {
 
 #[test]
 fn null_and_tags_are_returned_as_they_are() {
-    own!(Own, DROPS);
+    own!(hazard Own);
     let next: Atomic<u64, Own> = Atomic::null();
     let mut pointer = HazardPointer::new();
     assert!(pointer.protect(&next).is_null());
@@ -103,12 +89,11 @@ fn null_and_tags_are_returned_as_they_are() {
     unsafe { Own.retire_shared(tagged, DeferOptions::new()) };
     Own.barrier();
     assert_eq!(tagged.as_ref(), Some(&7), "protected without its tag");
-    assert_eq!(DROPS.load(Relaxed), 0);
 }
 
 #[test]
 fn try_protect_of_a_changed_pointer_protects_nothing() {
-    own!(Own, DROPS);
+    own!(hazard Own, DROPS);
     let next: Atomic<Tracked, Own> = Atomic::new(Owned::new(Tracked(&DROPS)));
     let [mut first, mut second] = HazardPointer::array();
     let seen = first.protect(&next);
@@ -125,7 +110,7 @@ fn try_protect_of_a_changed_pointer_protects_nothing() {
 /// Miri tells the two apart.
 #[test]
 fn node_at_the_address_of_a_freed_one_is_protected() {
-    own!(Own, _DROPS);
+    own!(hazard Own);
     let mut next: Atomic<u64, Own> = Atomic::new(Owned::new(2));
     let [mut first, mut second] = HazardPointer::array();
     let address = first.protect(&next).as_ptr().addr();
@@ -139,7 +124,7 @@ fn node_at_the_address_of_a_freed_one_is_protected() {
 
 #[test]
 fn node_kept_in_a_section_outlives_it() {
-    own!(Own, DROPS);
+    own!(hazard Own, DROPS);
     let next: Atomic<Tracked, Own> = Atomic::new(Owned::new(Tracked(&DROPS)));
     let mut pointer = HazardPointer::new();
     let section = Own::enter();
@@ -159,7 +144,7 @@ fn node_kept_in_a_section_outlives_it() {
 
 #[test]
 fn section_protects_what_is_loaded_in_it() {
-    own!(Own, DROPS);
+    own!(hazard Own, DROPS);
     let value = RcuOption::empty_in(Own);
     value.replace(Some(Tracked(&DROPS)));
     let section = Own::enter();
@@ -179,7 +164,7 @@ fn section_protects_what_is_loaded_in_it() {
 
 #[test]
 fn values_of_other_sizes_are_protected() {
-    own!(Own, DROPS);
+    own!(hazard Own);
     let slice: Rcu<[u32], Own> = Rcu::from_box_in(vec![1, 2, 3].into(), Own);
     let text: Rcu<str, Own> = Rcu::from_box_in("abc".into(), Own);
     let unit = Rcu::new_in((), Own);
@@ -190,7 +175,6 @@ fn values_of_other_sizes_are_protected() {
     unit.replace(());
     Own.barrier();
     assert_eq!(seen, (&[1, 2, 3][..], "abc", &()));
-    assert_eq!(DROPS.load(Relaxed), 0);
 }
 
 #[test]
@@ -200,4 +184,22 @@ fn pointer_shows_whether_it_protects() {
     stillpoint::hazard::domain! { struct Own; }
     pointer.protect(&Rcu::new_in(1, Own));
     assert!(format!("{pointer:?}").contains("Some"));
+}
+
+hazard::domain! { struct First; }
+hazard::domain! { struct Second; }
+
+#[test]
+fn one_pointer_serves_all_domains() {
+    let _running = deadline();
+    let (first, second) = (Rcu::new_in(1, First), Rcu::new_in(2, Second));
+    let mut pointer = HazardPointer::new();
+    assert_eq!(*pointer.protect(&first), 1);
+    let kept = pointer.protect(&second);
+    first.replace(3);
+    second.replace(4);
+    First.barrier();
+    Second.barrier();
+    assert_eq!(*kept, 2);
+    assert_eq!((First.stats().queued, Second.stats().queued), (0, 1));
 }

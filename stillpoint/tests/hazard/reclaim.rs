@@ -1,26 +1,15 @@
 //! When what was retired is freed, by which thread, and how much waits.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::mpsc;
-use std::task::{Context, Waker};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use stillpoint::Domain as _;
 use stillpoint::hazard::HazardPointer;
-use stillpoint::rcu::{DeferOptions, Limits, Rcu};
 use support::asleep::asleep_in;
-use support::deadline::deadline;
-use support::tracked::Tracked;
-use support::until::{until, until_quick};
+use support::prelude::*;
 
 /// No thread retires anything else, and none waits.
 #[test]
 fn value_is_freed_some_time_after_its_pointer_was_reset() {
-    stillpoint::hazard::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
+    own!(hazard Own, DROPS);
     let value = Rcu::new_in(Tracked(&DROPS), Own);
     let mut pointer = HazardPointer::new();
     pointer.protect(&value);
@@ -30,44 +19,11 @@ fn value_is_freed_some_time_after_its_pointer_was_reset() {
     until(|| DROPS.load(Acquire) == 1);
 }
 
-/// The worker sleeps until the lazy callbacks of another thread must run, in ten seconds.
-#[test]
-fn kept_value_does_not_wait_for_lazy_callbacks() {
-    stillpoint::hazard::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
-    let (end, ended) = mpsc::channel::<()>();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            Own.call_with(|| (), DeferOptions::new().lazy());
-            let _ = ended.recv();
-        });
-        until_quick(Duration::from_secs(6), || {
-            until(|| Own.stats().oldest != Duration::ZERO);
-            let value = Rcu::new_in(Tracked(&DROPS), Own);
-            let mut pointer = HazardPointer::new();
-            pointer.protect(&value);
-            let drops = DROPS.load(Acquire);
-            let options = DeferOptions::new().lazy().run_on_retiring_thread();
-            value.replace(Tracked(&DROPS)).retire_with(options);
-            until(|| {
-                Own.flush();
-                Own.stats().protected == 1
-            });
-            pointer.reset();
-            until(|| DROPS.load(Acquire) > drops);
-        });
-        drop(end);
-    });
-}
-
 /// Owners keep what they find protected when they free values themselves, and the worker frees it later.
 #[test]
 fn value_that_its_owner_keeps_is_freed_by_the_worker() {
-    stillpoint::hazard::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    own!(hazard Own, DROPS);
     static KEPT: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
     let value = Rcu::new_in(Tracked(&KEPT), Own);
     let mut pointer = HazardPointer::new();
     let kept = pointer.protect(&value);
@@ -87,9 +43,8 @@ fn value_that_its_owner_keeps_is_freed_by_the_worker() {
 #[test]
 fn protected_values_do_not_throttle_writers() {
     const HELD: usize = if cfg!(miri) { 100 } else { 2000 };
-    stillpoint::hazard::domain! { struct Own; }
-    let _running = deadline();
-    Own.set_limits(Limits { count: HELD as u64 / 2, bytes: (HELD as u64) << 9 });
+    own!(hazard Own);
+    Own.set_limits(Limits { count: HELD as u64 / 2, bytes: (HELD as u64) << 9, ..Limits::default() });
     let values: Vec<_> = (0..HELD).map(|_| Rcu::new_in([1_u64; 128], Own)).collect();
     let mut pointers: Vec<_> = (0..HELD).map(|_| HazardPointer::new()).collect();
     let kept: Vec<_> =
@@ -115,9 +70,8 @@ fn protected_values_do_not_throttle_writers() {
 /// The reader never resets its pointers, and the writer never waits.
 #[test]
 fn stalled_reader_keeps_no_more_than_it_protects() {
-    stillpoint::hazard::domain! { struct Own; }
+    own!(hazard Own);
     const COUNT: u64 = if cfg!(miri) { 2_000 } else { 2_000_000 };
-    let _running = deadline();
     let value = Rcu::new_in([0_u64; 4], Own);
     let mut pointers = HazardPointer::array::<8>();
     let mut kept = Vec::new();
@@ -141,8 +95,7 @@ fn stalled_reader_keeps_no_more_than_it_protects() {
 
 #[test]
 fn destructor_may_protect_and_retire() {
-    stillpoint::hazard::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    own!(hazard Own, DROPS);
     struct Chain(u32);
     impl Drop for Chain {
         fn drop(&mut self) {
@@ -156,16 +109,14 @@ fn destructor_may_protect_and_retire() {
             }
         }
     }
-    let _running = deadline();
     Own.retire(Box::new(Chain(100)));
     until(|| DROPS.load(Acquire) == 301);
 }
 
 #[test]
 fn callback_waits_for_no_hazard_pointer() {
-    stillpoint::hazard::domain! { struct Own; }
+    own!(hazard Own);
     static RAN: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
     let value = Rcu::new_in(1, Own);
     let mut pointer = HazardPointer::new();
     let kept = pointer.protect(&value);
@@ -179,8 +130,7 @@ fn callback_waits_for_no_hazard_pointer() {
 /// Refutes: barrier-of-one-pass
 #[test]
 fn barrier_frees_what_was_reset_before_it() {
-    stillpoint::hazard::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    own!(hazard Own, DROPS);
     struct Blocking(mpsc::Sender<()>, mpsc::Receiver<()>);
     impl Drop for Blocking {
         fn drop(&mut self) {
@@ -188,7 +138,6 @@ fn barrier_frees_what_was_reset_before_it() {
             self.1.recv().unwrap();
         }
     }
-    let _running = deadline();
     let value = Rcu::new_in(Tracked(&DROPS), Own);
     let mut pointer = HazardPointer::new();
     pointer.protect(&value);
@@ -212,8 +161,7 @@ fn barrier_frees_what_was_reset_before_it() {
 
 #[test]
 fn future_of_a_barrier_ends_although_a_thread_registers() {
-    stillpoint::hazard::domain! { struct Own; }
-    let _running = deadline();
+    own!(hazard Own);
     // One value has been kept.
     let value = Rcu::new_in(1, Own);
     let mut pointer = HazardPointer::new();

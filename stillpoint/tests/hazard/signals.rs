@@ -1,11 +1,8 @@
 //! Signal handlers that make, use and drop hazard pointers at any moment of the interrupted thread.
 
-use std::thread;
-
-use stillpoint::Domain as _;
 use stillpoint::hazard::HazardPointer;
 use stillpoint::rcu::RcuOption;
-use support::deadline::deadline;
+use support::prelude::*;
 use support::signals::{expect, interrupt};
 
 stillpoint::hazard::domain! { struct Own; }

@@ -1,14 +1,8 @@
 //! Readers that check what they have protected, beside writers that retire all the time.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use stillpoint::Domain as _;
 use stillpoint::hazard::HazardPointer;
-use stillpoint::rcu::{Atomic, DeferOptions, Owned};
-use support::deadline::deadline;
-use support::{backends, child};
+use stillpoint::rcu::{Atomic, Owned};
+use support::prelude::*;
 
 const ALIVE: usize = 0x5EED;
 

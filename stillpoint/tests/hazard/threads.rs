@@ -1,22 +1,13 @@
 //! Hazard pointers in other threads than that which made them, threads that exit, and more pointers than slots.
 
-use std::cell::RefCell;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::thread;
-
-use stillpoint::Domain as _;
 use stillpoint::hazard::HazardPointer;
-use stillpoint::rcu::{Rcu, RcuOption};
-use support::deadline::deadline;
-use support::tracked::Tracked;
+use stillpoint::rcu::RcuOption;
+use support::prelude::*;
 
 #[test]
 fn pointer_outlives_its_thread() {
-    stillpoint::hazard::domain! { struct Own; }
+    own!(hazard Own, DROPS);
     static VALUE: RcuOption<Tracked, Own> = RcuOption::empty_in(Own);
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
     VALUE.replace(Some(Tracked(&DROPS)));
     let pointers = thread::spawn(|| {
         let mut pointers = HazardPointer::array::<20>();
@@ -38,9 +29,7 @@ fn pointer_outlives_its_thread() {
 
 #[test]
 fn thread_may_hold_any_number_of_pointers() {
-    stillpoint::hazard::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
+    own!(hazard Own, DROPS);
     let counts = if cfg!(miri) { [10, 100, 600] } else { [10, 1000, 100_000] };
     for count in counts {
         let before = DROPS.load(Acquire);
@@ -76,10 +65,8 @@ fn left_by_threads(threads: usize, each: usize) -> Vec<HazardPointer> {
 
 #[test]
 fn pointers_left_by_threads_do_not_hinder_others() {
-    stillpoint::hazard::domain! { struct Own; }
+    own!(hazard Own, DROPS);
     static VALUE: RcuOption<Tracked, Own> = RcuOption::empty_in(Own);
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
     VALUE.replace(Some(Tracked(&DROPS)));
     let shapes = if cfg!(miri) { [(2, 20), (20, 1)] } else { [(2, 504), (100, 9)] };
     for (threads, each) in shapes {
@@ -97,7 +84,7 @@ fn pointers_left_by_threads_do_not_hinder_others() {
 #[cfg(not(stillpoint_portable))]
 fn late_destructor_may_use_hazard_pointers() {
     use std::ffi::c_void;
-    stillpoint::hazard::domain! { struct Own; }
+    own!(hazard Own);
     static VALUE: RcuOption<Tracked, Own> = RcuOption::empty_in(Own);
     static DROPS: [AtomicUsize; 31] = [const { AtomicUsize::new(0) }; 31];
     static LATE: AtomicUsize = AtomicUsize::new(0);
@@ -116,7 +103,6 @@ fn late_destructor_may_use_hazard_pointers() {
             }
         }
     }
-    let _running = deadline();
     VALUE.replace(Some(Tracked(&DROPS[0])));
     // SAFETY: the variable is used by this test only.
     unsafe { assert_eq!(libc::pthread_key_create(&raw mut KEY, Some(late)), 0) };
@@ -135,11 +121,9 @@ fn late_destructor_may_use_hazard_pointers() {
 
 #[test]
 fn pointer_in_a_thread_local_variable_is_dropped_with_it() {
-    stillpoint::hazard::domain! { struct Own; }
+    own!(hazard Own, DROPS);
     static VALUE: RcuOption<Tracked, Own> = RcuOption::empty_in(Own);
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static POINTER: RefCell<HazardPointer> = RefCell::new(HazardPointer::new()));
-    let _running = deadline();
     VALUE.replace(Some(Tracked(&DROPS)));
     thread::spawn(|| POINTER.with_borrow_mut(|pointer| _ = pointer.protect(&VALUE))).join().unwrap();
     VALUE.take();

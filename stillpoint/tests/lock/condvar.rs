@@ -1,23 +1,9 @@
 //! Tests of condition variables of the queued lock through their public API.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::thread;
-use std::time::{Duration, Instant};
-
 use stillpoint::lock::{Condvar, Mutex, RawMutex};
 use support::asleep::asleep_in;
-use support::child;
-use support::deadline::deadline;
-#[cfg(not(stillpoint_portable))]
-use support::fork::in_child;
 use support::panics;
-use support::until::until;
-
-#[test]
-fn condvar_takes_sixteen_bytes() {
-    assert_eq!(size_of::<Condvar>(), 16);
-}
+use support::prelude::*;
 
 #[test]
 fn wait_with_a_second_mutex_panics() {
@@ -75,30 +61,6 @@ fn debug_output_shows_no_internals() {
     assert_eq!(format!("{raw:?}, {:?}", Condvar::new()), "RawMutex { .. }, Condvar { .. }");
 }
 
-#[test]
-fn notify_one_wakes_one_and_notify_all_wakes_all() {
-    let _running = deadline();
-    let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
-    thread::scope(|scope| {
-        let waiters: Vec<_> = (0..4)
-            .map(|_| {
-                asleep_in(scope, || {
-                    let mut left = lock.lock();
-                    changed.wait_while(&mut left, |left| *left == 0);
-                    *left -= 1;
-                })
-            })
-            .collect();
-        *lock.lock() = 1;
-        changed.notify_one();
-        until(|| waiters.iter().filter(|waiter| waiter.is_finished()).count() == 1);
-        assert_eq!(*lock.lock(), 0);
-        *lock.lock() = 3;
-        changed.notify_all();
-    });
-    assert_eq!(lock.into_inner(), 0);
-}
-
 /// Refutes: all-waiters-notified
 #[test]
 fn notify_one_leaves_the_other_waiters() {
@@ -117,6 +79,27 @@ fn notify_one_leaves_the_other_waiters() {
         until(|| *waiting.lock() == WAITERS);
         assert!(changed.notify_one());
         assert_eq!(changed.notify_all(), WAITERS - 1);
+    });
+}
+
+/// The second comes before the first waiter has run.
+#[test]
+fn each_of_two_notifications_wakes_a_waiter() {
+    let _running = deadline();
+    let (state, changed) = (Mutex::new((0, 0)), Condvar::new());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut state = state.lock();
+                state.0 += 1;
+                changed.wait_while(&mut state, |(_, jobs)| *jobs == 0);
+                state.1 -= 1;
+            });
+        }
+        until(|| state.lock().0 == 2);
+        let mut state = state.lock();
+        state.1 = 2;
+        assert_eq!([(); 3].map(|()| changed.notify_one()), [true, true, false]);
     });
 }
 
@@ -212,10 +195,7 @@ fn notify_returns_the_number_of_woken_waiters() {
 #[test]
 fn child_of_a_fork_inherits_no_waiters() {
     // In a process of its own: a child can start no threads if another test is starting one at the fork.
-    if child::variant().is_none() {
-        return child::run(child_of_a_fork_inherits_no_waiters, "alone", None);
-    }
-    let _running = deadline();
+    alone!();
     let (stage, changed) = (Mutex::new(0), Condvar::new());
     thread::scope(|scope| {
         let parents = asleep_in(scope, || changed.wait_while(&mut stage.lock(), |stage| *stage != 2));

@@ -9,3 +9,11 @@ mod condvar;
 mod mutex;
 mod rw_guards;
 mod rwlock;
+
+#[test]
+fn locks_are_small() {
+    use stillpoint::lock::{Condvar, Mutex, RawMutex, RawRwLock};
+    let sizes =
+        [size_of::<RawMutex>(), size_of::<Mutex<u32>>(), size_of::<RawRwLock>(), size_of::<Condvar>()];
+    assert_eq!(sizes, [4, 8, 56, 16]);
+}

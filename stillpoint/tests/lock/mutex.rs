@@ -1,62 +1,29 @@
 //! Tests of the queued lock through its public API.
 
-use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use stillpoint::lock::{Mutex, MutexGuard, RawMutex};
+use stillpoint::lock::{Mutex, MutexGuard};
 use support::asleep::{asleep_in, sleeps, tid};
-use support::child;
-use support::deadline::deadline;
-#[cfg(not(stillpoint_portable))]
-use support::fork::in_child;
+use support::prelude::*;
 #[cfg(target_os = "linux")]
 use support::signals::{install, send_to, this_thread};
-use support::time_limit::repetitions;
-use support::until::until;
 
 /// Threads that contend for a lock: more than CPUs.
 const THREADS: usize = 8;
 
 #[test]
-fn lock_takes_four_bytes() {
-    assert_eq!(size_of::<RawMutex>(), 4);
-    assert_eq!(size_of::<Mutex<u32>>(), 8);
-}
-
-#[test]
 fn threads_exclude_each_other() {
     let _running = deadline();
     let (total, times) = (Mutex::new((0, 0)), repetitions(20_000));
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                for n in 0..times {
-                    let mut total = total.lock();
-                    total.0 += 1;
-                    // A pause, in which other threads arrive.
-                    (0..n % 64).for_each(|_| std::hint::spin_loop());
-                    total.1 += 1;
-                    assert_eq!(total.0, total.1);
-                }
-            });
+    in_threads(THREADS, |_| {
+        for n in 0..times {
+            let mut total = total.lock();
+            total.0 += 1;
+            // A pause, in which other threads arrive.
+            (0..n % 64).for_each(|_| std::hint::spin_loop());
+            total.1 += 1;
+            assert_eq!(total.0, total.1);
         }
     });
     assert_eq!(total.into_inner().0, THREADS * times);
-}
-
-#[test]
-fn try_lock_of_a_held_lock_returns_none() {
-    let lock = Mutex::new(());
-    let guard = lock.lock();
-    assert!(lock.is_locked());
-    assert!(lock.try_lock().is_none());
-    drop(guard);
-    assert!(!lock.is_locked());
-    assert!(lock.try_lock().is_some());
 }
 
 #[test]
@@ -90,22 +57,17 @@ fn racing_timeouts_and_promotions_lose_no_waiter() {
     let _running = deadline();
     let lock = Mutex::new(0_usize);
     let taken = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for i in 0..THREADS {
-            let (lock, taken) = (&lock, &taken);
-            scope.spawn(move || {
-                for n in 0..repetitions(2_000) {
-                    let timeout = Duration::from_micros((n * 7 + i * 13) as u64 % 60);
-                    let guard = if i % 2 == 0 { Some(lock.lock()) } else { lock.try_lock_for(timeout) };
-                    if let Some(mut guard) = guard {
-                        *guard += 1;
-                        taken.fetch_add(1, Relaxed);
-                        if n % 64 == 0 {
-                            thread::yield_now();
-                        }
-                    }
+    in_threads(THREADS, |i| {
+        for n in 0..repetitions(2_000) {
+            let timeout = Duration::from_micros((n * 7 + i * 13) as u64 % 60);
+            let guard = if i % 2 == 0 { Some(lock.lock()) } else { lock.try_lock_for(timeout) };
+            if let Some(mut guard) = guard {
+                *guard += 1;
+                taken.fetch_add(1, Relaxed);
+                if n % 64 == 0 {
+                    thread::yield_now();
                 }
-            });
+            }
         }
     });
     assert_eq!(*lock.lock(), taken.into_inner());
@@ -226,9 +188,7 @@ static BLOCKED: AtomicU32 = AtomicU32::new(0);
 #[cfg(target_os = "linux")]
 extern "C" fn block_thread(_: i32) {
     BLOCKED.store(1, Release);
-    while BLOCKED.load(Acquire) != 2 {
-        thread::yield_now();
-    }
+    until(|| BLOCKED.load(Acquire) == 2);
 }
 
 #[cfg(target_os = "linux")]
@@ -270,10 +230,7 @@ fn stalled_head_is_bypassed_by_threads_that_arrive() {
 #[test]
 fn lock_held_by_the_forking_thread_works_in_the_child() {
     // In a process of its own: a child can start no threads if another test is starting one at the fork.
-    if !child::is_alone(lock_held_by_the_forking_thread_works_in_the_child) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     let lock = Mutex::new(0);
     thread::scope(|scope| {
         for _ in 0..20 {
@@ -303,10 +260,7 @@ fn lock_held_by_the_forking_thread_works_in_the_child() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn fair_release_in_the_child_reserves_nothing_for_dead_waiters() {
-    if !child::is_alone(fair_release_in_the_child_reserves_nothing_for_dead_waiters) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     let lock = Mutex::new(());
     thread::scope(|scope| {
         let mut guard = Some(lock.lock());
@@ -321,14 +275,11 @@ fn fair_release_in_the_child_reserves_nothing_for_dead_waiters() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn replaced_lock_in_the_child_is_not_rejoined() {
-    if !child::is_alone(replaced_lock_in_the_child_is_not_rejoined) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     let mut lock = Mutex::new(());
     let place = &raw mut lock;
-    // SAFETY: the lock exists until the end of the test, and is replaced in the child only, where no other thread uses
-    // it.
+    // SAFETY: the lock exists until the end of the test, and is replaced in the child only, where no other thread
+    // uses it.
     let lock = unsafe { &*place };
     let (is_held, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -359,35 +310,5 @@ fn replaced_lock_in_the_child_is_not_rejoined() {
         });
         is_over.store(true, Release);
         head.join().expect("it has the lock");
-    });
-}
-
-#[cfg(not(stillpoint_portable))]
-#[test]
-fn contended_lock_in_the_child_is_usable_or_held() {
-    if !child::is_alone(contended_lock_in_the_child_is_usable_or_held) {
-        return;
-    }
-    let _running = deadline();
-    let lock = Mutex::new(0_u64);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while !stop.load(Relaxed) {
-                    *lock.lock() += 1;
-                }
-            });
-        }
-        for _ in 0..100 {
-            in_child(|| {
-                // The lock may be reserved for a head that exists in the parent only.
-                for _ in 0..3 {
-                    let Some(mut count) = lock.try_lock_for(Duration::from_millis(50)) else { return };
-                    *count += 1;
-                }
-            });
-        }
-        stop.store(true, Relaxed);
     });
 }

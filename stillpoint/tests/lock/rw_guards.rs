@@ -1,15 +1,9 @@
 //! Guards of the reader-writer lock: what they exclude, upgrades and downgrades, and how they are released.
 
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::thread;
-
 use super::rwlock::{SHORT, opened, with_each_gate};
 use stillpoint::lock::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use support::asleep::asleep_in;
-use support::deadline::deadline;
-use support::until::until;
+use support::prelude::*;
 
 /// Refutes: tried-write-queues
 #[test]
@@ -35,24 +29,6 @@ fn tries_succeed_unless_excluded() {
         assert!(!lock.is_locked() && !lock.is_locked_exclusive());
         drop(lock.try_write().expect("it is free"));
         assert!(lock.try_read().is_some());
-    });
-}
-
-#[test]
-fn downgraded_guards_keep_writers_out() {
-    with_each_gate(0, |lock| {
-        let mut write = lock.write();
-        *write = 1;
-        let upgradable = RwLockWriteGuard::downgrade_to_upgradable(write);
-        assert_eq!((*lock.read(), *upgradable), (1, 1));
-        assert!(lock.try_write().is_none() && lock.try_upgradable_read().is_none());
-        let read = RwLockUpgradableReadGuard::downgrade(upgradable);
-        assert!(lock.try_write().is_none() && lock.try_upgradable_read().is_some());
-        drop(read);
-        let read = RwLockWriteGuard::downgrade(lock.write());
-        assert!(lock.try_write().is_none() && lock.try_read().is_some());
-        drop(read);
-        assert!(lock.try_write().is_some());
     });
 }
 
@@ -145,23 +121,4 @@ fn statics_and_parts_of_values_are_guarded() {
     moved.write().push(2);
     assert_eq!(*moved.read(), [1, 2]);
     assert_eq!(moved.into_inner(), [1, 2]);
-}
-
-#[test]
-fn upgradable_readers_take_turns_with_writers() {
-    let _running = deadline();
-    let (lock, order) = (RwLock::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        let upgradable = lock.upgradable_read();
-        let writer = asleep_in(scope, || {
-            *lock.write() = 1;
-            order.lock().expect("no panic").push("writer");
-        });
-        // Readers coexist with the upgradable one, also while a writer waits for it.
-        assert_eq!(*lock.read() + *upgradable, 0);
-        order.lock().expect("no panic").push("upgradable");
-        drop(upgradable);
-        writer.join().expect("it has written");
-    });
-    assert_eq!(order.into_inner().expect("no panic"), ["upgradable", "writer"]);
 }

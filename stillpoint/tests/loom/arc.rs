@@ -1,22 +1,17 @@
-//! Models of atomic `Arc`s: pointers that are loaded, kept and dropped beside a writer that takes their value out of its
-//! cell, and pays. First the cells, then the slots alone.
+//! Models of atomic `Arc`s: pointers that are loaded, kept and dropped beside a writer that takes their value out of
+//! its cell, and pays. First the cells, then the slots alone.
 //!
 //! A value has a count as an `Arc` has. The thread that releases the last reference frees it: the model stores 0.
 
 use std::mem::ManuallyDrop;
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
-use loom::thread;
 use stillpoint::arc::thread::{has_no_guards, register, run_retired};
 use stillpoint::arc::{ArcCell, Deferred, Exact, Guard, RefCnt, Strategy};
 use stillpoint::slots::record::Records;
 use stillpoint::slots::scan::GuardSlots;
 use stillpoint::slots::slot::Slot;
-use stillpoint::sync::model::{poll, reader as interruptible};
-use support::model;
-use support::model::{check, look_at, race_all, race_reader, race_readers};
+use support::model::*;
 
 struct Value {
     count: AtomicUsize,
@@ -30,8 +25,8 @@ fn value() -> *mut Value {
     Box::into_raw(Box::new(Value { count: AtomicUsize::new(1), alive }))
 }
 
-/// The functions of the standard library's `Arc`, with its orderings. The last one acquires by a load, as the library's
-/// does under ThreadSanitizer: a fence would order what the slots must order themselves.
+/// The functions of the standard library's `Arc`, with its orderings. The last one acquires by a load, as the
+/// library's does under ThreadSanitizer: a fence would order what the slots must order themselves.
 fn increment(value: *mut Value) {
     // SAFETY: the memory of values is never freed.
     let before = unsafe { &*value }.count.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +106,7 @@ fn race<S: Strategy<Counted> + Default + Send + Sync + 'static>(
         let first = value();
         let cell = Arc::new(ArcCell::with_strategy(Counted(first), S::default()));
         register();
-        model::race(&cell, |cell| interruptible(0, || reader(cell)), writer);
+        support::model::race(&cell, |cell| interruptible(0, || reader(cell)), writer);
         assert!(is_freed(first), "a reference is lost");
         assert!(has_no_guards());
     });
@@ -236,8 +231,8 @@ fn paid_reference_is_released_after_it_was_added() {
     });
 }
 
-/// A writer that finds another value in a slot frees the one that was there. The guard is dropped in another thread than
-/// that which fills the slot again.
+/// A writer that finds another value in a slot frees the one that was there. The guard is dropped in another thread
+/// than that which fills the slot again.
 /// Refutes: Slot::is_free:Acquire, Slot::fill:Release, Slot::release:Release#2
 #[test]
 fn slot_that_is_filled_again_publishes_its_earlier_guards() {

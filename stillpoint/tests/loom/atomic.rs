@@ -3,12 +3,9 @@
 
 use std::ptr::null_mut;
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use stillpoint::rcu::published_ptr::PublishedPtr;
-use stillpoint::sync::model::poll;
 use support::domain::Domain;
-use support::model::{check, race, race_reader};
+use support::model::*;
 
 /// The mark of a node that is to be unlinked, in a pointer.
 const MARK: usize = 1;
@@ -54,8 +51,8 @@ fn marked(node: *mut Node) -> *mut Node {
 /// Explores `one` and `other` in parallel, with a pointer to `first`, marked or not.
 fn explore(
     is_marked: bool,
-    one: fn(&PublishedPtr<Node>, *mut Node),
-    other: fn(&PublishedPtr<Node>, *mut Node),
+    one: impl Fn(&PublishedPtr<Node>, *mut Node) + Copy + Send + Sync + 'static,
+    other: impl Fn(&PublishedPtr<Node>, *mut Node) + Copy + Send + Sync + 'static,
 ) {
     check(0, 3, move || {
         let first = node(7, null_mut());
@@ -63,6 +60,10 @@ fn explore(
         race(&pointer, |pointer| other(pointer, first), move |pointer| one(pointer, first));
     });
 }
+
+type Exchange = fn(&PublishedPtr<Node>, *mut Node, *mut Node) -> Result<*mut Node, *mut Node>;
+
+const EXCHANGES: [Exchange; 2] = [PublishedPtr::compare_exchange, PublishedPtr::compare_exchange_weak];
 
 fn publish(pointer: &PublishedPtr<Node>, _first: *mut Node) {
     pointer.store(node(8, null_mut()));
@@ -83,24 +84,14 @@ fn swap_publishes_the_node() {
     explore(false, |pointer, _| _ = pointer.swap(node(8, null_mut())), load);
 }
 
-/// Refutes: PublishedPtr::compare_exchange:Release
+/// Refutes: PublishedPtr::compare_exchange:Release, PublishedPtr::compare_exchange_weak:Release
 #[test]
 fn exchange_publishes_the_node() {
-    explore(
-        false,
-        |pointer, first| assert!(pointer.compare_exchange(first, node(8, null_mut())).is_ok()),
-        load,
-    );
-}
-
-/// Refutes: PublishedPtr::compare_exchange_weak:Release
-#[test]
-fn weak_exchange_publishes_the_node() {
-    explore(
-        false,
-        |pointer, first| assert!(pointer.compare_exchange_weak(first, node(8, null_mut())).is_ok()),
-        load,
-    );
+    for exchange in EXCHANGES {
+        let publish =
+            move |pointer: &_, first| assert!(exchange(pointer, first, node(8, null_mut())).is_ok());
+        explore(false, publish, load);
+    }
 }
 
 #[test]
@@ -117,46 +108,29 @@ fn change_alone(pointer: &PublishedPtr<Node>, _first: *mut Node) {
     }
 }
 
-/// Refutes: PublishedPtr::compare_exchange:Acquire
+/// Refutes: PublishedPtr::compare_exchange:Acquire, PublishedPtr::compare_exchange_weak:Acquire
 #[test]
 fn exchange_acquires_what_it_replaces_or_finds() {
-    explore(false, change_alone, |pointer, first| {
-        match pointer.compare_exchange(first, node(9, null_mut())) {
-            Ok(previous) => read(previous),
-            Err(current) => assert!(current.is_null()),
-        }
-    });
+    for exchange in EXCHANGES {
+        explore(false, change_alone, move |pointer, first| {
+            match exchange(pointer, first, node(9, null_mut())) {
+                Ok(previous) => read(previous),
+                Err(current) => assert!(current.is_null()),
+            }
+        });
+    }
 }
 
-/// Refutes: PublishedPtr::compare_exchange_weak:Acquire
-#[test]
-fn weak_exchange_acquires_what_it_replaces_or_finds() {
-    explore(false, change_alone, |pointer, first| {
-        match pointer.compare_exchange_weak(first, node(9, null_mut())) {
-            Ok(previous) => read(previous),
-            Err(current) => assert!(current.is_null()),
-        }
-    });
-}
-
-/// Refutes: PublishedPtr::compare_exchange:FailureAcquire
+/// Refutes: PublishedPtr::compare_exchange:FailureAcquire, PublishedPtr::compare_exchange_weak:FailureAcquire
 #[test]
 fn failed_exchange_acquires_the_node() {
-    explore(false, publish, |pointer, first| {
-        if let Err(current) = pointer.compare_exchange(first, null_mut()) {
-            read(current);
-        }
-    });
-}
-
-/// Refutes: PublishedPtr::compare_exchange_weak:FailureAcquire
-#[test]
-fn failed_weak_exchange_acquires_the_node() {
-    explore(false, publish, |pointer, first| {
-        if let Err(current) = pointer.compare_exchange_weak(first, null_mut()) {
-            read(current);
-        }
-    });
+    for exchange in EXCHANGES {
+        explore(false, publish, move |pointer, first| {
+            if let Err(current) = exchange(pointer, first, null_mut()) {
+                read(current);
+            }
+        });
+    }
 }
 
 /// The thread that marks the node has changed it. Until then no other thread uses it.

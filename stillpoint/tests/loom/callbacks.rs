@@ -1,28 +1,27 @@
-//! Models of deferred callbacks: owners that push and reclaim, the worker, and callers that wait for it. All of it is the library's
-//! code; the model starts its threads. No time passes in a model, so a thread that sleeps must be woken.
+//! Models of deferred callbacks: owners that push and reclaim, the worker, and callers that wait for it. All of it is
+//! the library's code; the model starts its threads. No time passes in a model, so a thread that sleeps must be
+//! woken.
 
 mod barriers;
+mod limited;
 
 use std::cell::Cell;
 use std::ptr::null;
 use std::time::Duration;
 
 use crate::own::{Count, Own, State};
-use loom::sync::{Arc, Mutex};
-use loom::thread;
 use stillpoint::grace_period::engine::{Denied, GpCookie};
+use stillpoint::readers::any::AnyEngine;
+use stillpoint::readers::sections::protocol::ReaderProtocol;
 use stillpoint::readers::sections::reader::Reader;
-use stillpoint::readers::sections::scan::ReaderProtocol;
 use stillpoint::reclaim::backlog::Limits;
 use stillpoint::reclaim::callback::Callback;
-use stillpoint::reclaim::domain::{Core, RawDomain};
+use stillpoint::reclaim::domain::{RawDomain, Work};
 use stillpoint::reclaim::hazards::Hazards;
+use stillpoint::reclaim::pool::state::Submitted;
 use stillpoint::reclaim::queue::{PushAction, Queue};
 use stillpoint::slots::record::Records;
 use stillpoint::sync::event_count::EventCount;
-use stillpoint::sync::model::reader as interruptible;
-use stillpoint::sync::{AtomicU64, Ordering::*};
-use support::model::{Value, boxed, check, look_later, race_all};
 
 /// Two owners at most; each has a count of its callbacks that have run.
 pub struct Shared {
@@ -34,15 +33,15 @@ pub struct Shared {
     refused: AtomicU64,
     /// Whether the worker's grace periods fail.
     denied: AtomicU64,
-    /// The domain cannot be parked so often; or [`NEVER`].
-    not_parked: AtomicU64,
+    /// The domain can be parked.
+    parks: bool,
+    /// Workers are refused as others are busy.
+    is_resumed: bool,
     /// The task of the parked domain, if it is parked.
     pub parked: Mutex<Option<u64>>,
-    /// A thread resumes the domain, once, some time.
+    /// So often, a thread resumes the domain some time after it is asked to.
     is_timed: AtomicU64,
 }
-
-const NEVER: u64 = u64::MAX;
 
 /// Workers are started and do nothing.
 const ABSENT: u64 = u64::MAX;
@@ -56,8 +55,12 @@ loom::thread_local! {
 pub struct Domain(pub Arc<Shared>);
 
 impl RawDomain for Domain {
-    fn core(&self) -> &Core {
-        &self.0.state.core
+    fn engine(&self) -> &AnyEngine {
+        &self.0.state.core.engine
+    }
+
+    fn work(&self) -> &Work {
+        &self.0.state.core.work
     }
 
     fn queue_count(&self) -> usize {
@@ -82,7 +85,7 @@ impl RawDomain for Domain {
 
     fn register_for_fork(&self) {}
 
-    fn defer(&self, _callback: Callback, _lazy: bool) {
+    fn defer(&self, _callback: Callback) {
         unreachable!("the models push themselves");
     }
 
@@ -96,43 +99,41 @@ impl RawDomain for Domain {
         Ok(())
     }
 
-    fn submit(&self, task: fn(&dyn RawDomain)) -> bool {
+    fn submit(&self, task: fn(&dyn RawDomain)) -> Submitted {
         if self.0.refused.load(Relaxed) == ABSENT {
-            return true;
+            return Submitted::Started;
         }
         if self.0.refused.load(Relaxed) != 0 {
             self.0.refused.fetch_sub(1, Relaxed);
             // Other threads may run here.
             thread::yield_now();
-            return false;
+            return if self.0.is_resumed { Submitted::Full } else { Submitted::Failed };
         }
         let domain = self.clone();
         let worker = thread::spawn(move || task(&domain));
         self.0.workers.lock().unwrap().push(worker);
-        // In the first execution that loom tries the worker goes ahead, and sleeps. Where it could find no hazard pointer
-        // yet, the caller goes ahead.
+        // In the first execution that loom tries the worker goes ahead, and sleeps. Where it could find no hazard
+        // pointer yet, the caller goes ahead.
         if self.0.hazards.is_none() {
             thread::yield_now();
         }
-        true
+        Submitted::Started
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.0.is_resumed
     }
 
     fn park(&self, due: u64, _task: fn(&dyn RawDomain)) -> bool {
-        match self.0.not_parked.load(Relaxed) {
-            0 => {}
-            NEVER => return false,
-            left => {
-                self.0.not_parked.store(left - 1, Relaxed);
-                return false;
-            }
+        if !self.0.parks {
+            return false;
         }
         *self.0.parked.lock().unwrap() = Some(due);
         if self.0.is_timed.load(Relaxed) != 0 {
-            self.0.is_timed.store(0, Relaxed);
+            self.0.is_timed.fetch_sub(1, Relaxed);
             let domain = self.clone();
             let timer = thread::spawn(move || domain.time_is_up());
             self.0.workers.lock().unwrap().push(timer);
-            thread::yield_now();
         }
         true
     }
@@ -150,17 +151,17 @@ impl RawDomain for Domain {
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Call,
-    Lazy,
     Free,
 }
 use Kind::*;
+use support::model::*;
 
 impl Domain {
     fn new() -> Self {
-        Self::of(ReaderProtocol::Sections, None, NEVER)
+        Self::of(ReaderProtocol::Sections, None, false, false)
     }
 
-    fn of(protocol: ReaderProtocol, hazards: Option<Hazards>, not_parked: u64) -> Self {
+    fn of(protocol: ReaderProtocol, hazards: Option<Hazards>, parks: bool, is_resumed: bool) -> Self {
         Self(Arc::new(Shared {
             state: State::new(protocol),
             hazards,
@@ -168,38 +169,45 @@ impl Domain {
             workers: Mutex::new(Vec::new()),
             refused: AtomicU64::new(0),
             denied: AtomicU64::new(0),
-            not_parked: AtomicU64::new(not_parked),
+            parks,
+            is_resumed,
             parked: Mutex::new(None),
             is_timed: AtomicU64::new(0),
         }))
     }
 
-    /// A domain that can be parked, but not the first `not_parked` times.
-    fn that_parks(not_parked: u64) -> Self {
-        Self::of(ReaderProtocol::Sections, None, not_parked)
+    /// A domain that can be parked, and for which the first worker cannot be started.
+    fn that_parks() -> Self {
+        let domain = Self::of(ReaderProtocol::Sections, None, true, false);
+        domain.0.refused.store(1, Relaxed);
+        domain
+    }
+
+    /// A domain that gets no worker until it is resumed, some time after it is parked.
+    fn that_waits_its_turn() -> Self {
+        let domain = Self::of(ReaderProtocol::Sections, None, true, true);
+        domain.0.refused.store(100, Relaxed);
+        // The first two may come before the domain is parked.
+        domain.0.is_timed.store(3, Relaxed);
+        domain
     }
 
     /// A domain with hazard pointers, whose slots are these. It can be parked.
     pub fn with_hazards(records: &'static Records) -> Self {
-        Self::of(ReaderProtocol::Hazards, Some(Hazards::new(records)), 0)
+        Self::of(ReaderProtocol::Hazards, Some(Hazards::new(records)), true, false)
     }
 
-    /// The timer takes the task of the parked domain. Callbacks are not lazy any more.
+    /// The timer takes the task of the parked domain.
     fn time_is_up(&self) {
-        let mut parked = self.0.parked.lock().unwrap();
-        if parked.is_some() {
-            self.0.state.core.callbacks.set_limits(Limits { count: 0, ..Limits::default() });
-        }
-        let task = parked.take();
-        drop(parked);
+        let task = self.0.parked.lock().unwrap().take();
         if task.is_some() {
-            self.0.state.core.callbacks.resume(self);
+            self.0.state.core.work.callbacks.resume(self);
         }
     }
 
     fn with_limit(count: u64) -> Self {
         let domain = Self::new();
-        domain.0.state.core.callbacks.set_limits(Limits { count, ..Limits::default() });
+        domain.0.state.core.work.callbacks.set_limits(Limits { count, ..Limits::default() });
         domain
     }
 
@@ -214,7 +222,7 @@ impl Domain {
 
     fn defer_free(&self, own: Own, kind: Kind, value: *const Value) {
         let action = self.push(own, kind, value);
-        self.0.state.core.callbacks.notify(kind == Lazy, self);
+        self.0.state.core.work.callbacks.notify(self);
         match action {
             PushAction::None => {}
             PushAction::ReclaimSome => self.reclaim_some(own),
@@ -224,22 +232,16 @@ impl Domain {
 
     fn push(&self, own: Own, kind: Kind, value: *const Value) -> PushAction {
         let count = self.0.counts[own.index.load(Relaxed) as usize];
-        own.push(count, kind == Free, kind == Lazy, value)
+        own.push(count, kind == Free, value)
     }
 
     pub fn reclaim_some(&self, own: Own) {
-        self.0.state.core.callbacks.reclaim_some(own.queue, self);
+        self.0.state.core.work.callbacks.reclaim_some(own.queue, self);
     }
 
     fn flush(&self, own: Own) {
         OWN.with(|cell| cell.set(Some(own.reader)));
-        self.0.state.core.callbacks.flush(own.queue, self);
-    }
-
-    /// As `rcu::flush` does.
-    fn hand_over(&self, own: Own) -> bool {
-        OWN.with(|cell| cell.set(Some(own.reader)));
-        self.0.state.core.callbacks.hand_over(own.queue, self)
+        self.0.state.core.work.callbacks.flush(own.queue, self);
     }
 
     /// Replaces the published value and frees the old one after a grace period.
@@ -292,7 +294,7 @@ fn reader_never_sees_a_value_freed_by_the_worker() {
     });
 }
 
-/// Two owners defer a callback each, of a domain that is parked if all are lazy. Returns it when all workers have ended.
+/// Two owners defer a callback each. Returns the domain when all workers have ended.
 fn two_owners(domain: Domain, kinds: [Kind; 2]) -> Domain {
     let own = kinds.map(|kind| (domain.register(), kind));
     let defer = |(own, kind)| move |domain: &Domain| domain.defer(own, kind);
@@ -332,61 +334,70 @@ fn owner_and_worker_exclude_each_other() {
     });
 }
 
-/// Refutes: flush-without-expedite
-#[test]
-fn flush_ends_a_lazy_wait() {
-    check(0, 1, || {
-        let domain = Domain::new();
-        let own = domain.register();
-        domain.run(|domain| {
-            domain.defer(own, Lazy);
-            domain.hand_over(own);
-        });
-        assert_eq!(domain.count(0), 1);
-    });
-}
-
-/// Of an owner's first callback: the domain is parked at once, or by a worker.
-fn parked_and_resumed(not_parked: u64) {
-    check(0, 1, move || {
-        let domain = Domain::that_parks(not_parked);
-        domain.0.is_timed.store(1, Relaxed);
-        let own = domain.register();
-        domain.run(|domain| domain.defer(own, Lazy));
-        assert_eq!(domain.count(0), 1, "a callback was forgotten");
-    });
-}
-
 /// Refutes: parked-after-time
 #[test]
-fn domain_parked_at_once_is_resumed() {
-    parked_and_resumed(0);
-}
-
-#[test]
-fn domain_parked_by_a_worker_is_resumed() {
-    parked_and_resumed(1);
-}
-
-/// Refutes: lazy-not-checked
-#[test]
-fn lazy_callback_is_found_by_a_worker_that_becomes_idle() {
-    check(0, 1, || {
-        let domain = two_owners(Domain::that_parks(0), [Call, Lazy]);
+fn domain_parked_for_want_of_a_thread_is_resumed() {
+    check(0, 1, move || {
+        let domain = Domain::that_parks();
+        // The first two may come before the domain is parked.
+        domain.0.is_timed.store(3, Relaxed);
+        let own = domain.register();
+        domain.run(|domain| domain.defer(own, Call));
         assert_eq!(domain.count(0), 1, "a callback was forgotten");
-        let is_parked = domain.0.parked.lock().unwrap().is_some();
-        assert!(is_parked || domain.count(1) == 1, "no worker will see the lazy callback");
+    });
+}
+
+/// Nothing but time ends it.
+/// Refutes: parked-domain-not-resumed
+#[test]
+fn callbacks_of_a_domain_that_waits_its_turn_run_when_it_is_resumed() {
+    check(0, 1, || {
+        let domain = two_owners(Domain::that_waits_its_turn(), [Call, Call]);
+        assert_eq!([domain.count(0), domain.count(1)], [1, 1], "a callback was forgotten");
+    });
+}
+
+/// Refutes: parked-domain-counts-as-worker
+#[test]
+fn barrier_leaves_a_domain_that_waits_its_turn_to_be_resumed() {
+    check(0, 1, || {
+        let domain = Domain::that_waits_its_turn();
+        domain.0.is_timed.store(0, Relaxed);
+        let own = domain.register();
+        let resume = move |domain: &Domain| {
+            while own.queue.completed() == 0 {
+                domain.time_is_up();
+                thread::yield_now();
+            }
+        };
+        domain.race(resume, move |domain| {
+            domain.defer(own, Call);
+            domain.barrier().unwrap();
+            assert_eq!(domain.count(0), 1);
+        });
+    });
+}
+
+/// Refutes: parked-domain-not-woken
+#[test]
+fn second_callback_gets_a_worker_for_a_parked_domain() {
+    check(0, 1, || {
+        let domain = Domain::that_parks();
+        let own = domain.register();
+        domain.run(|domain| (0..2).for_each(|_| domain.defer(own, Call)));
+        assert_eq!(domain.count(0), 2, "a callback was forgotten");
     });
 }
 
 #[test]
-fn urgent_callback_finds_a_parked_domain() {
-    check(0, 0, || {
-        let domain = Domain::that_parks(0);
+fn callback_is_found_whenever_the_domain_is_parked() {
+    check(0, 1, || {
+        let domain = Domain::that_parks();
         // The callback may come while the domain is being parked, and is found when it is resumed.
-        domain.0.is_timed.store(1, Relaxed);
-        let domain = two_owners(domain, [Lazy, Call]);
-        assert_eq!(domain.count(1), 1, "a callback was forgotten");
+        // The first two may come before the domain is parked.
+        domain.0.is_timed.store(3, Relaxed);
+        let domain = two_owners(domain, [Call, Call]);
+        assert_eq!([domain.count(0), domain.count(1)], [1, 1], "a callback was forgotten");
     });
 }
 
@@ -427,25 +438,14 @@ fn caller_inside_a_section_leads_no_grace_period() {
     });
 }
 
-/// An owner defers two callbacks of a domain with this limit; both run.
-fn deferred_at_the_limit(limit: u64, kinds: [Kind; 2]) {
-    check(0, 1, move || {
-        let domain = Domain::with_limit(limit);
-        let own = domain.register();
-        domain.run(|domain| kinds.iter().for_each(|&kind| domain.defer(own, kind)));
-        assert_eq!(domain.count(0), 2);
-    });
-}
-
 #[test]
 fn throttled_caller_waits_until_the_backlog_shrinks() {
-    deferred_at_the_limit(1, [Call, Free]);
-}
-
-/// Refutes: flush-threshold-does-not-wake-worker
-#[test]
-fn lazy_callbacks_run_above_the_flush_threshold() {
-    deferred_at_the_limit(4, [Lazy, Lazy]);
+    check(0, 1, || {
+        let domain = Domain::with_limit(1);
+        let own = domain.register();
+        domain.run(|domain| [Call, Free].into_iter().for_each(|kind| domain.defer(own, kind)));
+        assert_eq!(domain.count(0), 2);
+    });
 }
 
 /// Refutes: announced-by-store, count-not-raised, notified-by-store, one-waiter-woken, sleep-without-comparing,

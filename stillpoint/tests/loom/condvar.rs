@@ -1,11 +1,8 @@
 //! Models of the condition variable: threads wait for items, and take them. A timed sleep is over at once.
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::thread;
 use stillpoint::lock::Condvar;
 use stillpoint::lock::model::{Policy, Raw};
-use support::model::{check, race, race_all};
+use support::model::*;
 
 /// Quanta never end, and no head stalls.
 struct NoTimeLimits;

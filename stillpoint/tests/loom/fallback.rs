@@ -1,9 +1,9 @@
-//! Models of the grace period where light fences are full ones: readers execute no fence when they leave or repin. They
-//! have entered before their threads start, which orders the entry as a full fence does.
+//! Models of the grace period where light fences are full ones: readers execute no fence when they leave or repin.
+//! They have entered before their threads start, which orders the entry as a full fence does.
 
 use stillpoint::sync::model::set_full_light_fence;
 use support::domain::Domain;
-use support::model::{check, race, race_all};
+use support::model::*;
 
 /// Refutes: no-rescan-after-timeout, sleep-without-timeout
 #[test]
@@ -15,19 +15,6 @@ fn leader_returns_although_a_wake_up_is_lost() {
         race(&domain, Domain::update, move |domain| {
             domain.look();
             domain.leave(reader);
-        });
-    });
-}
-
-#[test]
-fn leader_waits_for_each_of_two_readers() {
-    set_full_light_fence();
-    check(0, 2, || {
-        let domain = Domain::new();
-        let readers = [domain.entered(), domain.entered()];
-        race_all(&domain, Domain::update, 2, move |domain, index| {
-            domain.look();
-            domain.leave(readers[index]);
         });
     });
 }

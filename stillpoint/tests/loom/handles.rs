@@ -1,9 +1,7 @@
 //! Models of the count of handles of a sleepable domain, which is freed after the last one.
 
-use loom::cell::UnsafeCell;
-use loom::sync::{Arc, Mutex};
 use stillpoint::srcu::handles::Handles;
-use support::model::{check, race};
+use support::model::*;
 
 /// Stands for a domain. Its memory belongs to the `Arc`, so that an early free is a bad access, and no crash.
 struct Domain {

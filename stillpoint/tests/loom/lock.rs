@@ -1,14 +1,8 @@
-//! Models of the queued lock: exclusion, wake-ups, timeouts, and the memory that a release accesses. Time stands still:
-//! by the policy of the model, each time limit is reached at once or never. A timed sleep is over at once.
+//! Models of the queued lock: exclusion, wake-ups, timeouts, and the memory that a release accesses. Time stands
+//! still: by the policy of the model, each time limit is reached at once or never. A timed sleep is over at once.
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::thread;
-use stillpoint::lock::model::{
-    ABANDONED, CAPACITY, DEAD, FORKED, HEAD, Policy, Raw, Waiter, table, with_waiter,
-};
-use stillpoint::sync::Ordering::Relaxed;
-use support::model::{check, race, race_all};
+use stillpoint::lock::model::{ABANDONED, CAPACITY, DEAD, HEAD, Policy, Raw, Waiter, table, with_waiter};
+use support::model::*;
 
 /// Quanta never end, and no head stalls.
 struct NoTimeLimits;
@@ -160,8 +154,8 @@ fn last_of_two_threads_may_free_the_lock() {
 }
 
 /// Refutes: no-kick, state-after-word, yield-not-counted, WaitQueue::enqueue:Release, Raw::lock:Acquire,
-/// WaitQueue::park_as_head:Release, WaitQueue::take_as_head:Acquire, LockWord::try_steal:Acquire, LockWord::try_steal:Acquire#2,
-/// Raw::unlock:Release, Raw::unlock_slow:Acquire, WaitQueue::wait_as_head:Acquire
+/// WaitQueue::park_as_head:Release, WaitQueue::take_as_head:Acquire, LockWord::try_steal:Acquire,
+/// LockWord::try_steal:Acquire#2, Raw::unlock:Release, Raw::unlock_slow:Acquire, WaitQueue::wait_as_head:Acquire
 #[test]
 fn parked_head_is_woken() {
     check(0, 2, || queue::<NoTimeLimits>(2));
@@ -246,7 +240,7 @@ fn inherited() -> Raw<NoTimeLimits> {
     for node in [1, 2] {
         table().node(node).state.store(DEAD, Relaxed);
     }
-    table().slow_unlock_flags.store(FORKED, Relaxed);
+    table().has_dead.store(1, Relaxed);
     lock
 }
 
@@ -258,17 +252,6 @@ fn inherited_queue_is_dropped_before_threads_join() {
         race_all(&guarded, Guarded::leave_to_others, 2, |guarded, _| guarded.lock());
         let free = free_nodes();
         assert!(free.iter().all(|node| *node > 2), "dead nodes are in use: {free:?}");
-    });
-}
-
-/// Refutes: parked-dropped-with-queue
-#[test]
-fn dropped_queue_keeps_wake_ups_of_unqueued_waiters() {
-    check(0, 2, || {
-        let guarded = Guarded::with(inherited());
-        free_nodes();
-        // This drops the queue, as there is no live head to reserve the lock for.
-        race(&guarded, Guarded::leave_fairly, Guarded::lock);
     });
 }
 
@@ -335,8 +318,8 @@ fn timed_waiter_leaves_and_no_wake_up_is_lost() {
     });
 }
 
-/// Refutes: WaitQueue::abandon:Release, WaitQueue::unlink_abandoned_head:Acquire, WaitQueue::unlink_abandoned_head:Release#2,
-/// Waiter::find_place:Acquire
+/// Refutes: WaitQueue::abandon:Release, WaitQueue::unlink_abandoned_head:Acquire,
+/// WaitQueue::unlink_abandoned_head:Release#2, Waiter::find_place:Acquire
 #[test]
 fn returning_timed_waiter_rejoins_or_gets_a_new_node() {
     check(0, 2, || {
@@ -390,15 +373,15 @@ fn node_whose_owner_exits_while_it_is_unlinked_is_freed_once() {
     });
 }
 
-/// Refutes: unqueued-not-uncounted, unqueued-not-woken, lock_unqueued:Acquire, lock_unqueued:Release
+/// Refutes: lock_polling:Acquire
 #[test]
-fn thread_without_a_node_waits_unqueued() {
+fn thread_without_a_node_polls() {
     check(0, 1, || {
         let nodes = free_nodes();
         assert_eq!(nodes.len(), CAPACITY - 1);
         table().free(nodes[0]);
         queue::<NoTimeLimits>(2);
-        assert_eq!(table().slow_unlock_flags.load(Relaxed), 0, "a waiter is still counted");
+        assert_eq!(table().pollers.load(Relaxed), 0, "a waiter is still counted");
     });
 }
 
@@ -433,47 +416,5 @@ fn borrowed_node_is_freed_after_its_wait() {
             guarded.lock();
         });
         assert_eq!(free_nodes().len(), CAPACITY - 1 - 2);
-    });
-}
-
-/// A cell for each node, which only the owner accesses.
-struct Owned([UnsafeCell<bool>; CAPACITY]);
-
-impl Owned {
-    fn mark(&self, node: u32, owned: bool) {
-        self.0[node as usize].with_mut(|cell| unsafe {
-            assert_ne!(*cell, owned, "a node with two owners");
-            *cell = owned;
-        });
-    }
-
-    fn alloc(&self) -> u32 {
-        let node = table().alloc().expect("there are enough");
-        self.mark(node, true);
-        node
-    }
-
-    fn free(&self, node: u32) {
-        self.mark(node, false);
-        table().free(node);
-    }
-}
-
-#[test]
-fn freed_node_is_allocated_again() {
-    check(0, 3, || {
-        let owned = Arc::new(Owned(std::array::from_fn(|_| UnsafeCell::new(false))));
-        race_all(
-            &owned,
-            |_| (),
-            2,
-            |owned, _| {
-                for _ in 0..2 {
-                    let node = owned.alloc();
-                    assert!(node <= 2);
-                    owned.free(node);
-                }
-            },
-        );
     });
 }

@@ -1,13 +1,11 @@
-//! Models of the time limits of the queued lock, with a clock that the model sets: the quantum of the head, after which
-//! the lock is reserved for it, and the time after which a head counts as stalled.
+//! Models of the time limits of the queued lock, with a clock that the model sets: the quantum of the head, after
+//! which the lock is reserved for it, and the time after which a head counts as stalled.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use loom::sync::Arc;
-use loom::thread;
 use stillpoint::lock::model::{CAPACITY, Event, Policy, Raw, table};
 use stillpoint::sync::model::set_now;
-use support::model::check;
+use support::model::*;
 
 /// Steals reserve the lock for a head that has waited for [`RESERVE`]. It is stalled [`STALL`] later.
 struct Scripted;
@@ -163,9 +161,9 @@ fn promoted_waiter_starts_its_quantum() {
 }
 
 /// A signal handler may have interrupted the head. The head then counts as stalled only after another while.
-/// Refutes: unqueued-keeps-reservation-time
+/// Refutes: poll-keeps-reservation-time
 #[test]
-fn unqueued_waiter_takes_a_reserved_lock() {
+fn thread_without_a_node_takes_a_reserved_lock() {
     check(0, 2, || {
         let lock = with_queue::<Scripted>(1);
         let _all: Vec<_> = std::iter::from_fn(|| table().alloc()).collect();

@@ -1,4 +1,10 @@
 //! Models of the algorithms, which loom explores.
+//!
+//! Each test explores a [`check`](support::model::check): its first number says how often an algorithm spins before
+//! it sleeps, its second how often loom preempts a thread. A thread that heavy fences interrupt
+//! ([`race_reader`](support::model::race_reader)) takes the interrupts where it calls `poll`: so a model says where
+//! they may land. `Refutes:` names what makes a test fail (`ci/mutants.sh`): a step that is left out, or
+//! `function:Ordering` made Relaxed. A test without it explores a case that no mutant of its own stands for.
 #![cfg(loom)]
 
 mod arc;
@@ -7,7 +13,6 @@ mod callbacks;
 mod condvar;
 mod failed_exchange;
 mod fallback;
-mod free_words;
 mod handles;
 mod lock;
 mod lock_times;
@@ -26,6 +31,5 @@ mod shared_seq;
 mod slots;
 mod srcu;
 mod two_slots;
-mod used;
 mod word_rwlock;
 mod worker_state;

@@ -3,15 +3,15 @@
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 
-use loom::cell::UnsafeCell;
 use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::sections::protocol::ReaderProtocol;
 use stillpoint::readers::sections::reader::{ExitPath, Reader};
 use stillpoint::readers::sections::registry::Registry;
-use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use stillpoint::readers::sections::scan::ThreadReaders;
 use stillpoint::reclaim::callback::{Callback, Data, Panicked};
 use stillpoint::reclaim::domain::Core;
 use stillpoint::reclaim::queue::{PushAction, Queue};
-use support::model::{Value, boxed, free, look_later};
+use support::model::*;
 
 /// A reader and its queue.
 #[derive(Clone, Copy)]
@@ -26,11 +26,11 @@ impl Own {
     }
 
     /// Pushes a callback, which counts and frees `value`.
-    pub fn push(self, count: &'static Count, local: bool, lazy: bool, value: *const Value) -> PushAction {
+    pub fn push(self, count: &'static Count, local: bool, value: *const Value) -> PushAction {
         let item = Box::leak(Box::new(Item { count, number: self.queue.tail(), value }));
         let data = MaybeUninit::new((&raw mut *item).cast());
         // SAFETY: `run` gets an `Item`; the reader is this thread's.
-        unsafe { self.queue.push(Callback::from_parts(run, data, local), lazy) }
+        unsafe { self.queue.push(Callback::from_parts(run, data, local, false)) }
     }
 }
 

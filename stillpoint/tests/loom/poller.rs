@@ -1,13 +1,12 @@
 //! Models of grace periods that futures wait for: the poller, the threads that poll, and their sleep. There are no
 //! readers, so a grace period ends as soon as a thread leads it.
 
-use loom::sync::{Arc, Mutex};
-use loom::thread;
 use stillpoint::grace_period::engine::{Denied, Engine, GpCookie};
-use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use stillpoint::readers::sections::protocol::ReaderProtocol;
+use stillpoint::readers::sections::scan::ThreadReaders;
 use stillpoint::reclaim::poller::{GpPoller, PollResult};
 use stillpoint::sync::block_on::block_on;
-use support::model::{check, race};
+use support::model::*;
 
 struct Shared {
     engine: Engine<ThreadReaders<()>>,
@@ -72,9 +71,9 @@ impl Domain {
                 Some(End::Elapsed)
             } else {
                 match self.0.poller.poll(&self.0.engine, cookie, &mut id, waker, || self.submit()) {
-                    PollResult::Elapsed => Some(End::Elapsed),
+                    PollResult::Ended => Some(End::Elapsed),
                     PollResult::Pending => None,
-                    PollResult::NoPoller => {
+                    PollResult::Dismissed => {
                         self.0.engine.wait_for(None, cookie);
                         Some(End::InPlace)
                     }

@@ -3,11 +3,8 @@
 
 use std::cell::Cell;
 
-use loom::sync::Arc;
-use loom::thread;
-use stillpoint::reclaim::pool_state::PoolState;
-use stillpoint::sync::{AtomicU64, Ordering::Relaxed};
-use support::model::check;
+use stillpoint::reclaim::pool::state::PoolState;
+use support::model::*;
 
 loom::thread_local! {
     /// The calling worker runs no task any more.
@@ -128,7 +125,7 @@ fn some_worker_does_not_sleep_for_readers() {
 
 /// Refutes: wanted-timer-forgotten
 #[test]
-fn timer_that_resumes_domains_is_replaced_before_all_workers_sleep() {
+fn resuming_timer_is_replaced_before_all_workers_sleep() {
     check(0, 2, || {
         let pool = Pool::new();
         pool.start([Pool::be_runner, Pool::sleep_if_allowed]);
@@ -151,6 +148,28 @@ fn spare_that_becomes_the_timer_is_no_spare_for_itself() {
         let _ = pool.0.state.ensure_timer(timer, Err);
         pool.end(2);
         assert!(pool.0.asleep.load(Relaxed) < pool.0.state.lock().count, "all workers sleep for readers");
+    });
+}
+
+/// Refutes: busy-for-ever
+#[test]
+fn as_many_workers_as_may_have_tasks_of_domains() {
+    check(0, 2, || {
+        let shared = Arc::new((PoolState::new(), AtomicU64::new(0)));
+        race_all(
+            &shared,
+            |_| (),
+            2,
+            |(state, busy), _| {
+                if state.reserve(1) {
+                    assert_eq!(busy.fetch_add(1, Relaxed), 0, "two workers");
+                    thread::yield_now();
+                    busy.fetch_sub(1, Relaxed);
+                    state.release();
+                }
+            },
+        );
+        assert!(shared.0.reserve(1), "no worker is busy");
     });
 }
 

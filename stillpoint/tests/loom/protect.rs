@@ -1,23 +1,23 @@
-//! Models of hazard pointers: readers that protect values beside a writer that retires them, and threads that free.
+//! Models of hazard pointers: first readers of single values beside a writer that frees what no slot protects, then
+//! domains, whose owners and workers free, and keep what is protected.
 //!
 //! A freed value is 0, and its memory stays.
 
 use std::ptr::null_mut;
 
 use crate::callbacks::Domain;
-use loom::sync::Arc;
 use stillpoint::grace_period::engine::Engine;
 use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::sections::protocol::ReaderProtocol;
 use stillpoint::readers::sections::reader::ExitPath;
-use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use stillpoint::readers::sections::scan::ThreadReaders;
 use stillpoint::reclaim::callback::{Callback, Data, Panicked};
 use stillpoint::reclaim::domain::RawDomain as _;
 use stillpoint::reclaim::queue::Queue;
 use stillpoint::slots::protected::LastCollection;
 use stillpoint::slots::record::Records;
 use stillpoint::slots::slot::Slot;
-use stillpoint::sync::model::poll;
-use support::model::{Value, boxed, check, free, look_later, race_reader, race_readers};
+use support::model::*;
 
 /// The slots of all threads. They are never freed.
 fn records() -> &'static Records {
@@ -73,7 +73,8 @@ fn protect(slot: &Slot, published: &PublishedPtr<Value>) -> *mut Value {
     slot.protect(0, load).cast()
 }
 
-/// A reader protects a value by a hazard pointer, beside so many replacements of it. No thread reads in sections.
+/// A reader protects a value by a hazard pointer, while another thread replaces it so many times. No thread reads in
+/// sections.
 fn protect_beside(replacements: usize) {
     check(0, 3, move || {
         let state = State::new();
@@ -157,7 +158,8 @@ impl Domain {
     fn queue(&self) -> &'static Queue {
         self.register().queue
     }
-    /// Retires a value, which `local`: the owner may free.
+
+    /// Retires a value. The owner of the queue may free it if `local`, or else only the worker.
     fn retire(&self, queue: &Queue, value: *mut Value, local: bool) {
         /// # Safety
         ///
@@ -168,10 +170,11 @@ impl Domain {
             None
         }
         // SAFETY: `run` gets a value. The queue is this thread's.
-        _ = unsafe { queue.push(Callback::freeing(run, value.cast(), local), false) };
+        _ = unsafe { queue.push(Callback::from_parts(run, Data::new(value.cast()), local, true)) };
     }
 
-    /// The barrier of a domain with hazard pointers.
+    /// The barrier of a domain with hazard pointers (`reclaim::poller::passes`): the first pass may only keep what
+    /// the second one frees.
     fn barrier_twice(&self) {
         for _ in 0..2 {
             self.barrier().unwrap();
@@ -236,7 +239,7 @@ fn owner_that_keeps_a_value_has_the_worker_look_again() {
             slot.set(value.cast());
             domain.retire(own.queue, value, true);
             domain.reclaim_some(own);
-            domain.core().engine.synchronize(None);
+            domain.engine().synchronize(None);
             domain.reclaim_some(own);
             assert_eq!(domain.hazards().unwrap().kept().tail(), 1);
             let is_parked = domain.0.parked.lock().unwrap().is_some();

@@ -1,11 +1,12 @@
 //! Models of readers that report quiescent states: no process-wide fence anywhere.
 
-use loom::sync::Arc;
 use stillpoint::grace_period::engine::ReaderSet;
+use stillpoint::readers::sections::protocol::ReaderProtocol;
 use stillpoint::readers::sections::reader::Reader;
-use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use stillpoint::readers::sections::scan::ThreadReaders;
+use stillpoint::sync::model::set_cpus;
 use support::domain::Domain;
-use support::model::{check, race, race_all};
+use support::model::*;
 
 fn new() -> Arc<Domain> {
     Domain::of(ThreadReaders::new(ReaderProtocol::Qsbr))
@@ -37,13 +38,6 @@ impl Online {
 
     fn offline(self, domain: &Domain) {
         domain.readers().thread_offline(self.reader);
-    }
-
-    /// Looks, and exits.
-    fn look_and_end(self, domain: &Domain) {
-        domain.look();
-        self.offline(domain);
-        domain.release(self.reader);
     }
 }
 
@@ -84,8 +78,9 @@ fn look_online(domain: &Domain, reader: &'static Reader) {
     online.offline(domain);
 }
 
-/// Refutes: offline-seen-by-load, online-by-store, ReaderProtocol::blocks:Acquire#2, ReaderProtocol::blocks:Acquire#3,
-/// ReaderProtocol::blocks:Release, ReaderProtocol::request_wakeup:Acquire, take_request:Acquire, take_request:Release
+/// Refutes: offline-seen-by-load, online-by-store, ReaderProtocol::blocks:Acquire#2,
+/// ReaderProtocol::blocks:Acquire#3, ReaderProtocol::blocks:Release, ReaderProtocol::request_wakeup:Acquire,
+/// take_requests:Acquire, take_requests:Release
 #[test]
 fn reader_coming_online_never_sees_a_freed_value() {
     check(1, 3, || {
@@ -105,6 +100,21 @@ fn reader_back_online_sees_what_was_published() {
         domain.look();
         online.offline(domain);
         look_online(domain, online.reader);
+    });
+}
+
+/// Refutes: yield-request-kept-by-report
+#[test]
+fn report_in_a_crowd_takes_the_request_to_yield() {
+    check(0, 3, || {
+        set_cpus(1);
+        let domain = new();
+        let online = [(); 2].map(|()| Online::registered(&domain));
+        race(&domain, Domain::update, move |domain| online.iter().for_each(|online| online.offline(domain)));
+        for Online { reader, .. } in online {
+            domain.readers().thread_offline(reader);
+            assert!(!reader.take_yield_request());
+        }
     });
 }
 
@@ -151,50 +161,16 @@ fn counter_advanced_by_another_ends_no_grace_period() {
     });
 }
 
-/// Explores an update beside a thread that registers, with so many readers registered before it.
-fn registration(registered: usize) {
-    check(1, 3, move || {
-        let domain = new();
-        (0..registered).for_each(|_| _ = domain.register());
-        race(&domain, Domain::update, |domain| Online::registered(domain).look_and_end(domain));
-    });
-}
-
 /// Refutes: Registry::claim:Release
 #[test]
 fn late_registration_sees_what_was_published() {
-    registration(0);
-}
-
-#[test]
-fn scan_finds_a_newly_registered_thread() {
-    registration(1);
-}
-
-#[test]
-fn reused_reader_is_waited_for() {
-    check(1, 2, || {
+    check(1, 3, || {
         let domain = new();
-        let first = Online::registered(&domain);
-        race_all(&domain, Domain::update, 2, move |domain, index| {
-            let online = if index == 0 { first } else { Online::registered(domain) };
-            online.look_and_end(domain);
-        });
-    });
-}
-
-#[test]
-fn updaters_sharing_a_grace_period_free_safely() {
-    check(0, 2, || {
-        let domain = new();
-        let online = Online::registered(&domain);
-        race_all(&domain, Domain::update, 2, move |domain, index| {
-            if index == 0 {
-                domain.look();
-                online.offline(domain);
-            } else {
-                domain.update();
-            }
+        race(&domain, Domain::update, |domain| {
+            let online = Online::registered(domain);
+            domain.look();
+            online.offline(domain);
+            domain.release(online.reader);
         });
     });
 }

@@ -3,14 +3,10 @@
 use std::ptr::null;
 
 use crate::own::{Count, Own, State, run_callback};
-use loom::sync::Arc;
-use loom::thread;
-use stillpoint::readers::sections::scan::ReaderProtocol;
+use stillpoint::readers::sections::protocol::ReaderProtocol;
 use stillpoint::reclaim::callback::Callback;
 use stillpoint::slots::protected::Protected;
-use stillpoint::sync::Ordering::Relaxed;
-use stillpoint::sync::model::reader as interruptible;
-use support::model::{Value, boxed, check, look_later, race, race_all, race_readers};
+use support::model::*;
 
 /// There are no hazard pointers.
 fn run_ready(callback: Callback, _protected: &mut Option<Protected>) {
@@ -18,7 +14,7 @@ fn run_ready(callback: Callback, _protected: &mut Option<Protected>) {
 }
 
 fn push(own: Own, count: &'static Count, local: bool, value: *const Value) {
-    let _ = own.push(count, local, false, value);
+    let _ = own.push(count, local, value);
 }
 
 /// The worker runs ready callbacks.
@@ -28,7 +24,7 @@ fn run_batch(state: &State, own: Own) {
 
 /// The worker runs what has been pushed, after a grace period.
 fn run_round(state: &State, own: Own) {
-    let Ok((cookie, _)) = own.queue.assign_cookies(&state.core.engine) else { return };
+    let Some((cookie, _)) = own.queue.assign_cookies(&state.core.engine) else { return };
     // Nothing yet, unless another thread has completed a grace period.
     run_batch(state, own);
     if let Some(cookie) = cookie {
@@ -39,7 +35,7 @@ fn run_round(state: &State, own: Own) {
 
 /// The owner runs what it may run.
 fn run_local(state: &State, own: Own) {
-    let _ = own.queue.run_local(u64::MAX, &state.core.engine, run_ready);
+    own.queue.run_local(u64::MAX, &state.core.engine, run_ready);
 }
 
 /// Refutes: Queue::push:Release

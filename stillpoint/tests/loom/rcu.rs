@@ -3,11 +3,11 @@
 
 use core::panic::Location;
 
-use loom::thread;
+use stillpoint::grace_period::engine::ReaderSet as _;
 use stillpoint::readers::sections::reader::{ExitPath, Owner, Reader};
-use stillpoint::sync::{Ordering::*, model::poll};
+use stillpoint::sync::model::{set_cpus, take_yields};
 use support::domain::{Domain, update_beside};
-use support::model::{boxed, check, free, look_at, race, race_reader, race_readers};
+use support::model::*;
 
 /// Refutes: counter-before-fence, no-fence, no-wait, one-reader-skipped, Reader::begin:Release
 #[test]
@@ -41,7 +41,8 @@ fn updaters_sharing_a_grace_period_free_safely() {
     });
 }
 
-/// Refutes: PublishedPtr::load:Acquire, PublishedPtr::swap:Release, ReaderProtocol::blocks:Acquire, Reader::leave:Release
+/// Refutes: PublishedPtr::load:Acquire, PublishedPtr::swap:Release, ReaderProtocol::blocks:Acquire,
+/// Reader::leave:Release
 #[test]
 fn nested_section_lasts_until_the_last_guard_drops() {
     update_beside(1, 3, Domain::new, Domain::register, |domain, reader| {
@@ -160,6 +161,33 @@ fn sleeping_leader_returns_after_the_awaited_reader_left() {
     });
 }
 
+/// Of two readers on one CPU, one blocks the grace period, and leaves last.
+/// Refutes: no-yield-requests, yield-request-kept, yields-requested-before-count, Reader::request_yield:Release,
+/// Reader::take_yield_request:Acquire
+#[test]
+fn reader_in_a_crowd_yields_once_for_a_leader_that_sleeps() {
+    check(1, 1, || {
+        set_cpus(1);
+        take_yields();
+        let domain = Domain::new();
+        let (other, awaited) = (domain.register(), domain.entered());
+        race_reader(&domain, synchronize, move |domain| {
+            domain.enter(other);
+            let sleeps = domain.readers().counters().sleeps.load(Relaxed);
+            let exit = other.leave();
+            let is_asked = exit == ExitPath::Slow;
+            domain.exit_slow(other, exit);
+            assert!(is_asked || sleeps == 0, "the leader sleeps, and has not asked");
+            assert_eq!(take_yields(), is_asked.into());
+            domain.leave(awaited);
+        });
+        take_yields();
+        domain.read(other);
+        domain.enter(other);
+        assert_eq!((other.leave(), take_yields()), (ExitPath::Fast, 0));
+    });
+}
+
 /// Refutes: owner-not-rechecked, Reader::owner_if_still_blocking:Acquire, Reader::owner_if_still_blocking:Acquire#2,
 /// Reader::set_owner:Release, Reader::set_owner:Release#2
 #[test]
@@ -188,7 +216,7 @@ fn stall_report_names_the_blocking_owner() {
 fn try_update(domain: &Domain, own: &'static Reader) {
     let old = domain.published.swap(boxed(8));
     let cookie = domain.engine.snapshot();
-    let tried = domain.engine.try_synchronize(Some(own)) == Some(true);
+    let tried = domain.engine.try_synchronize(Some(own), None) == Some(true);
     if domain.engine.is_done(cookie) {
         free(old);
     }

@@ -1,12 +1,10 @@
-//! Models of counts that are per CPU until they are killed: one thread finds zero, after all that was done with references.
+//! Models of counts that are per CPU until they are killed: one thread finds zero, after all that was done with
+//! references.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use stillpoint::percpu::count::{Count, Killed};
-use stillpoint::sync::model::run_on;
-use support::model::{check, race, race_all};
+use support::model::*;
 
 /// Stands for a value. Its memory belongs to the `Arc`, so that an early free is a bad access, and no crash.
 struct Value {
@@ -38,7 +36,7 @@ impl Value {
     fn put(&self, index: usize) {
         assert!(!Self::get(&self.freed), "used when freed");
         Self::set(&self.used[index]);
-        if self.count.put() {
+        if self.count.put().is_some_and(|zero| !zero.is_kept) {
             self.free();
         }
     }
@@ -51,13 +49,14 @@ impl Value {
     }
 
     fn kill(&self) {
-        if self.count.kill() == Killed::Zero {
+        if let Killed::Zero(_) = self.count.kill(false) {
             self.free();
         }
     }
 }
 
-/// Refutes: sections-not-interrupted, Count::put_shared:Acquire, Count::put_shared:Release, Count::kill:Acquire, Count::kill:Release
+/// Refutes: sections-not-interrupted, Count::put_shared:Acquire, Count::put_shared:Release, Count::kill:Acquire,
+/// Count::kill:Release
 #[test]
 fn last_put_follows_all_uses() {
     check(0, 2, || {
@@ -120,7 +119,7 @@ fn thread_that_sees_zero_sees_all_uses() {
     check(0, 3, || {
         let value = Value::new(1);
         let look = |value: &Value| {
-            let _ = value.count.kill();
+            let _ = value.count.kill(false);
             if value.count.is_zero() {
                 assert!(Value::get(&value.used[0]));
             }
@@ -128,7 +127,7 @@ fn thread_that_sees_zero_sees_all_uses() {
         race(&value, look, |value| {
             run_on(1);
             Value::set(&value.used[0]);
-            let _ = value.count.put();
+            let _found = value.count.put();
         });
     });
 }
@@ -138,18 +137,63 @@ fn thread_that_sees_zero_sees_all_uses() {
 fn one_thread_finds_zero_whatever_others_do_without_a_reference() {
     check(0, 3, || {
         let value = Value::new(1);
-        assert_eq!(value.count.kill(), Killed::Pending);
+        assert_eq!(value.count.kill(false), Killed::Pending);
         // They panic if the count is zero.
-        let without_a_reference: [fn(&Count) -> bool; 2] = [Count::put, |count| {
-            count.get();
-            false
-        }];
+        let without_a_reference: [fn(&Count) -> bool; 2] = [
+            |count| count.put().is_some(),
+            |count| {
+                count.get();
+                false
+            },
+        ];
         let finds_zero = |f: fn(&Count) -> bool, value: &Value| {
             catch_unwind(AssertUnwindSafe(|| f(&value.count))).is_ok_and(|is_zero| is_zero)
         };
-        let put = |value: &Value| finds_zero(Count::put, value);
+        let put = |value: &Value| finds_zero(without_a_reference[0], value);
         let (last, others) =
             race_all(&value, put, 2, move |value, index| finds_zero(without_a_reference[index], value));
         assert_eq!(others.into_iter().chain([last]).filter(|found| *found).count(), 1);
+    });
+}
+
+/// Refutes: Count::abandon:Acquire
+#[test]
+fn value_that_is_kept_and_abandoned_belongs_to_one_thread() {
+    check(0, 3, || {
+        let value = Value::new(1);
+        let abandon = |value: &Value| {
+            let _killed = value.count.kill(true);
+            if value.count.abandon() {
+                value.free();
+            }
+        };
+        race(&value, abandon, |value| {
+            run_on(1);
+            value.put(0);
+        });
+        assert!(Value::get(&value.freed), "never freed");
+    });
+}
+
+/// Refutes: Count::set_awaited:Acquire
+#[test]
+fn waiter_sees_zero_or_is_woken() {
+    check(0, 3, || {
+        let value = Value::new(1);
+        let wait = |value: &Value| {
+            let _killed = value.count.kill(true);
+            let is_zero = value.count.set_awaited();
+            if is_zero {
+                value.free();
+            }
+            is_zero
+        };
+        let put = |value: &Value| {
+            run_on(1);
+            Value::set(&value.used[0]);
+            value.count.put().is_some_and(|zero| zero.is_awaited)
+        };
+        let (is_zero, is_woken) = race(&value, wait, put);
+        assert!(is_zero || is_woken, "it waits for ever");
     });
 }

@@ -1,19 +1,15 @@
 //! Models of a thread's registration: the thread enters, which registers it, reads, exits, and reads once more in a
-//! late destructor. They do what `rcu::RcuDomain::enter` and the exit of a thread do, except for the thread-local
+//! late destructor. They do what `rcu::Guard::enter` and the exit of a thread do, except for the thread-local
 //! variable and the system calls.
 
 use core::panic::Location;
 use std::ops::Deref;
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::thread;
 use stillpoint::grace_period::engine::ReaderSet as _;
 use stillpoint::readers::sections::reader::{ExitPath, Owner, Reader};
 use stillpoint::readers::sections::registration::{self, Registration};
-use stillpoint::sync::Ordering::Relaxed;
 use support::domain;
-use support::model::{check, race_reader, race_readers};
+use support::model::*;
 
 /// A domain, and a cell for each reader that only its owner touches.
 struct Domain {
@@ -238,7 +234,7 @@ fn value_outlives_the_section_that_ends_idleness() {
 
 /// Refutes: fenced-while-idle
 #[test]
-fn value_outlives_the_section_that_ends_idleness_by_the_slow_way() {
+fn value_outlives_the_slow_section_that_ends_idleness() {
     update_when_ready(end_idleness, false);
 }
 

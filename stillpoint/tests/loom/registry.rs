@@ -1,11 +1,8 @@
 //! Models of the registry: a reader belongs to one thread at a time, and is initialized before a scan finds it.
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use stillpoint::readers::sections::reader::Reader;
 use stillpoint::readers::sections::registry::Registry;
-use stillpoint::sync::Ordering::Relaxed;
-use support::model::{check, race, race_all};
+use support::model::*;
 
 /// A registry, and a cell for each reader that only its owner touches.
 struct State {

@@ -1,13 +1,12 @@
-//! Models of shared rounds: which round serves a caller, which thread leads, which threads sleep and are woken.
+//! Models of [`SharedSeq`], by which concurrent callers share *rounds*, such as grace periods: which round serves a
+//! caller, which thread leads, which threads sleep and are woken.
+//!
+//! A caller is served by a round that starts after its snapshot.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::thread;
 use stillpoint::sync::shared_seq::{SeqSnapshot, SharedSeq};
-use stillpoint::sync::{AtomicU64, Ordering::*};
-use support::model::{check, race, race_all};
+use support::model::*;
 
 const CALLERS: usize = 3;
 
@@ -16,7 +15,7 @@ struct State {
     rounds: SharedSeq,
     asked: [AtomicU64; CALLERS],
     answered: [AtomicU64; CALLERS],
-    /// The number of rounds, failed ones included. Two rounds at a time are a data race.
+    /// The rounds that called [`round`](Self::round). Two rounds at a time are a data race.
     run: UnsafeCell<u32>,
 }
 
@@ -52,13 +51,13 @@ impl State {
 
     fn wait_for(&self, caller: usize, snapshot: SeqSnapshot) {
         self.rounds.wait_for(snapshot, || self.round());
-        self.is_answered(caller);
+        self.assert_answered(caller);
     }
 
     fn run_or_wait(&self, caller: usize) {
         self.asked[caller].store(1, Relaxed);
         self.rounds.run_or_wait(|| self.round());
-        self.is_answered(caller);
+        self.assert_answered(caller);
     }
 
     /// Waits with a round that panics; so must the call.
@@ -67,7 +66,7 @@ impl State {
         assert!(catch_unwind(wait).is_err());
     }
 
-    fn is_answered(&self, caller: usize) {
+    fn assert_answered(&self, caller: usize) {
         assert_eq!(self.answered[caller].load(Relaxed), 1, "served by a round that started before the call");
     }
 }
@@ -87,6 +86,8 @@ fn two_callers_are_served_by_a_later_round() {
     check(0, 4, || callers(2));
 }
 
+/// Callers of the first round and of the next one sleep at the same time.
+///
 /// Refutes: next-forgotten
 #[test]
 fn three_callers_are_served_and_wake() {
@@ -101,9 +102,9 @@ fn round_seen_done_serves_its_snapshot() {
         let look = |state: &State| {
             let snapshot = state.ask(0);
             if state.rounds.is_done(snapshot) {
-                state.is_answered(0);
+                state.assert_answered(0);
             } else {
-                // Perhaps after a round that was in progress.
+                // Lets the other thread's round end, in some executions.
                 thread::yield_now();
                 state.wait_for(0, snapshot);
             }
@@ -113,6 +114,8 @@ fn round_seen_done_serves_its_snapshot() {
     });
 }
 
+/// A waiter whose round has failed leads the next one, and fails too.
+///
 /// Refutes: failure-counts, failure-not-reported
 #[test]
 fn failed_round_fails_each_waiter_by_itself() {
@@ -123,6 +126,8 @@ fn failed_round_fails_each_waiter_by_itself() {
     });
 }
 
+/// `try_run` returns `None` if another round is in progress, or what its round returned. A failed one does not count.
+///
 /// Refutes: failure-waited-for
 #[test]
 fn caller_during_a_failed_try_needs_one_round() {
@@ -136,8 +141,9 @@ fn caller_during_a_failed_try_needs_one_round() {
     });
 }
 
+/// Fails like the first two tests do, where the round that callers sleep for is a `try_run`.
 #[test]
-fn try_run_serves_callers_or_does_not_count() {
+fn try_run_serves_callers_that_sleep() {
     check(0, 2, || {
         let state = State::new();
         race_all(
@@ -148,7 +154,6 @@ fn try_run_serves_callers_or_does_not_count() {
                 if index == 0 {
                     state.run_or_wait(1);
                 } else {
-                    // One that fails, and one that may be the round that the caller sleeps for.
                     state.rounds.try_run(|| false);
                     state.rounds.try_run(|| {
                         state.round();

@@ -1,15 +1,13 @@
-//! Models of the records of slots: which thread owns one, and when a scan need not look there. A record of a model has one
-//! slot.
+//! Models of the records of slots: which thread owns one, and when a scan need not look there. A record of a model
+//! has one slot.
 
 use std::cell::Cell;
 use std::ptr::without_provenance_mut;
 
-use loom::sync::Arc;
-use loom::thread;
 use stillpoint::slots::record::{Record, Records};
 use stillpoint::slots::slot::Slot;
 use stillpoint::slots::thread::{SlotTable, ThreadSlots};
-use support::model::{check, race, race_all};
+use support::model::*;
 
 /// What a slot protects.
 fn value() -> *mut () {

@@ -2,14 +2,10 @@
 
 use core::panic::Location;
 
-use loom::sync::Arc;
-use loom::thread;
 use stillpoint::readers::srcu::{Idx, SrcuReaders};
-use stillpoint::sync::Ordering::Relaxed;
-use stillpoint::sync::model::run_on;
 use support::domain;
 use support::domain::update_beside;
-use support::model::{Value, check, look_at, race_reader, race_readers};
+use support::model::*;
 
 type Domain = domain::Domain<SrcuReaders>;
 
@@ -136,39 +132,6 @@ fn last_of_two_leaving_readers_wakes_the_leader() {
         race_readers(&domain, Domain::update, 2, move |domain, index| {
             run_on(index);
             begun[index].end(domain);
-        });
-    });
-}
-
-#[test]
-fn updaters_sharing_a_grace_period_free_safely() {
-    check(0, 1, || {
-        let domain = new();
-        race_readers(&domain, Domain::update, 2, |domain, index| match index {
-            0 => read(domain),
-            _ => domain.update(),
-        });
-    });
-}
-
-/// Refutes: repin-does-nothing
-#[test]
-fn repin_lets_a_grace_period_end() {
-    check(0, 2, || {
-        let domain = new();
-        let mut idx = domain.readers().read_lock();
-        let update = |domain: &Domain| {
-            domain.update();
-            domain.ready.store(1, Relaxed);
-        };
-        race_reader(&domain, update, move |domain| {
-            domain.look();
-            while domain.ready.load(Relaxed) == 0 {
-                idx = domain.readers().repin(idx);
-                domain.look();
-                thread::yield_now();
-            }
-            domain.readers().read_unlock(idx);
         });
     });
 }

@@ -1,9 +1,8 @@
 //! Models of the text that one thread publishes in two slots: a reader copies a complete text or begins again.
 
-use loom::sync::Arc;
+use stillpoint::sync::fence;
 use stillpoint::sync::two_slots::TwoSlots;
-use stillpoint::sync::{AtomicU64, Ordering::*, fence};
-use support::model::{check, race};
+use support::model::*;
 
 /// Words of a text: all contain its number.
 const WORDS: usize = 2;

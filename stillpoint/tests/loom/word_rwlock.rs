@@ -1,11 +1,9 @@
-//! Models of the reader-writer lock of one word: exclusion, sleeping readers and writers, front writers that give up. A
-//! timed sleep is over at once.
+//! Models of the reader-writer lock of one word: exclusion, sleeping readers and writers, front writers that give up.
+//! A timed sleep is over at once.
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use stillpoint::lock::model::Policy;
 use stillpoint::lock::pthread::{Shared, WordRwLock};
-use support::model::{check, race};
+use support::model::*;
 
 /// The queue of writers knows no time.
 struct Untimed;
@@ -27,16 +25,22 @@ impl Guarded {
     }
 
     fn read(&self) -> usize {
-        assert_eq!(self.lock.lock_shared(false, None), Shared::Acquired);
+        if !self.lock.try_lock_shared_once(false) {
+            assert_eq!(self.lock.lock_shared(false, None), Shared::Acquired);
+        }
         let writes = self.writes.with(|writes| unsafe { *writes });
-        self.lock.unlock_shared();
+        if !self.lock.try_unlock_once(|| ()) {
+            self.lock.unlock_shared();
+        }
         writes
     }
 
     fn write(&self) {
         assert!(self.lock.lock_exclusive(None));
         self.writes.with_mut(|writes| unsafe { *writes += 1 });
-        self.unlock_exclusive();
+        if !self.lock.try_unlock_once(|| ()) {
+            self.unlock_exclusive();
+        }
     }
 
     fn unlock_exclusive(&self) {
@@ -47,7 +51,8 @@ impl Guarded {
 
 /// Refutes: readers-not-woken, front-writer-not-woken, WordRwLock::try_lock_shared:Acquire,
 /// WordRwLock::wait_for_admission:Acquire, WordRwLock::unlock_shared:Release, WordRwLock::try_take:Acquire,
-/// WordRwLock::unlock_exclusive:Release
+/// WordRwLock::unlock_exclusive:Release, WordRwLock::try_lock_shared_once:Acquire,
+/// WordRwLock::try_unlock_once:Release
 #[test]
 fn readers_and_writer_exclude_each_other() {
     check(0, 3, || {

@@ -1,20 +1,16 @@
-//! Models of the worker's sleep: no callback is forgotten, there are no two workers, and sleeps end. Callbacks and urgency are
-//! words that are read and written relaxed, so that all order comes from the worker's state and the fences.
+//! Models of the worker's sleep: no callback is forgotten, there are no two workers, and sleeps end. Callbacks and
+//! urgency are words that are read and written relaxed, so that all order comes from the worker's state and the
+//! fences.
 
 use std::time::Duration;
 
-use loom::cell::UnsafeCell;
-use loom::sync::{Arc, Mutex};
-use loom::thread;
 use stillpoint::fence::heavy;
-use stillpoint::reclaim::worker_state::{GoIdle, IDLE, LAZY_WAIT, RATE_LIMITED, WorkerState};
-use stillpoint::sync::model::reader as interruptible;
-use stillpoint::sync::{AtomicU64, Ordering::*};
-use support::model::{check, race};
+use stillpoint::reclaim::worker::state::{GoIdle, IDLE, WorkerState};
+use support::model::*;
 
 const NEVER: Duration = Duration::MAX;
 
-/// A domain with a callback for each of two owners: 0 none, 1 lazy, 2 urgent.
+/// A domain with a callback for each of two owners: 0 none, 1 one.
 struct Domain {
     state: WorkerState,
     callbacks: [AtomicU64; 2],
@@ -38,35 +34,28 @@ impl Domain {
         })
     }
 
-    /// The most urgent callback that has not run.
-    fn pending(&self) -> u64 {
-        let left = self.callbacks.iter().zip(&self.run).filter(|(_, run)| run.load(Relaxed) == 0);
-        left.map(|(callback, _)| callback.load(Relaxed)).max().unwrap_or(0)
+    /// Returns `true` if a callback has not run.
+    fn has_pending(&self) -> bool {
+        let mut all = self.callbacks.iter().zip(&self.run);
+        all.any(|(callback, run)| run.load(Relaxed) == 0 && callback.load(Relaxed) != 0)
     }
 
     fn is_urgent(&self) -> bool {
         self.urgent.load(Relaxed) != 0
     }
 
-    /// A worker that lets lazy callbacks wait for ever, unless a caller is urgent.
+    /// A worker.
     fn work(&self) {
         loop {
             self.worker.with_mut(|_| ());
-            match self.pending() {
-                0 => {
-                    if self.state.leave_running(IDLE, heavy, || self.pending() != 0) == GoIdle::Idle {
-                        return;
-                    }
-                }
-                1 if !self.is_urgent() => {
-                    self.state
-                        .sleep_timeout(LAZY_WAIT, NEVER, heavy, || self.pending() == 2 || self.is_urgent());
-                }
-                _ => self.callbacks.iter().zip(&self.run).for_each(|(callback, run)| {
+            if self.has_pending() {
+                self.callbacks.iter().zip(&self.run).for_each(|(callback, run)| {
                     if callback.load(Relaxed) != 0 {
                         run.store(1, Relaxed);
                     }
-                }),
+                });
+            } else if self.state.leave_running(IDLE, heavy, || self.has_pending()) == GoIdle::Idle {
+                return;
             }
         }
     }
@@ -89,9 +78,9 @@ fn start(domain: &Arc<Domain>) {
 }
 
 /// Owner `i` pushes its callback.
-fn push(domain: &Arc<Domain>, i: usize, lazy: bool) {
-    domain.callbacks[i].store(if lazy { 1 } else { 2 }, Relaxed);
-    if domain.state.needs_wake(lazy) && if lazy { domain.state.wake_if_idle() } else { domain.state.wake() } {
+fn push(domain: &Arc<Domain>, i: usize) {
+    domain.callbacks[i].store(1, Relaxed);
+    if domain.state.needs_wake() && domain.state.wake() {
         start(domain);
     }
 }
@@ -103,57 +92,29 @@ fn expedite(domain: &Arc<Domain>) {
     }
 }
 
-fn owners(lazy: [bool; 2]) {
-    let domain = Domain::new();
-    let theirs = domain.clone();
-    let push_first = |_: &Domain| interruptible(0, || push(&domain, 0, lazy[0]));
-    race(&domain, push_first, move |_| interruptible(1, || push(&theirs, 1, lazy[1])));
-    for i in (0..2).filter(|&i| !lazy[i]) {
-        while domain.run[i].load(Relaxed) == 0 {
-            thread::yield_now();
-        }
-    }
-    if lazy.contains(&true) {
-        assert!(lazy != [true; 2] || !domain.state.is_idle(), "no worker will see the lazy callbacks");
-        // No other thread ends the sleep.
-        expedite(&domain);
-    }
-    assert_eq!(domain.join(), [1; 2], "a callback was forgotten");
-}
-
-/// Refutes: sleeping-worker-not-woken
-#[test]
-fn urgent_callback_ends_a_lazy_wait() {
-    check(0, 1, || owners([true, false]));
-}
-
-/// Refutes: lazy-push-starts-no-worker, wake-if-idle-by-swap, WorkerState::leave_running:Acquire#2
-#[test]
-fn lazy_callbacks_get_one_sleeping_worker() {
-    check(0, 2, || owners([true; 2]));
-}
-
-fn succession(lazy: bool) {
-    let domain = Domain::new();
-    assert!(domain.state.wake());
-    start(&domain);
-    interruptible(0, || push(&domain, 0, lazy));
-    if lazy {
-        expedite(&domain);
-    }
-    assert_eq!(domain.join()[0], 1, "a callback was forgotten");
-}
-
 /// Refutes: no-fence-before-check, two-workers
 #[test]
 fn worker_starts_after_the_last_one_went_idle() {
-    check(0, 1, || succession(false));
+    check(0, 1, || {
+        let domain = Domain::new();
+        assert!(domain.state.wake());
+        start(&domain);
+        interruptible(0, || push(&domain, 0));
+        assert_eq!(domain.join()[0], 1, "a callback was forgotten");
+    });
 }
 
+/// No fence orders the two.
 /// Refutes: WorkerState::leave_running:Release, WorkerState::wake:Acquire
 #[test]
-fn worker_for_a_lazy_callback_follows_the_last_one() {
-    check(0, 1, || succession(true));
+fn worker_for_an_urgent_caller_follows_the_last_one() {
+    check(0, 1, || {
+        let domain = Domain::new();
+        assert!(domain.state.wake());
+        start(&domain);
+        expedite(&domain);
+        domain.join();
+    });
 }
 
 #[test]
@@ -163,14 +124,14 @@ fn worker_that_stays_follows_the_one_in_between() {
         assert!(domain.state.wake());
         let d = domain.clone();
         let first = thread::spawn(move || d.work());
-        interruptible(0, || push(&domain, 0, false));
+        expedite(&domain);
         let second = domain.workers.lock().unwrap().pop();
         second.map(|second| second.join().unwrap());
         // The first worker finds it, or no worker yet.
-        domain.callbacks[1].store(2, Relaxed);
+        domain.callbacks[1].store(1, Relaxed);
         first.join().unwrap();
-        push(&domain, 1, false);
-        assert_eq!(domain.join(), [1; 2], "a callback was forgotten");
+        push(&domain, 1);
+        assert_eq!(domain.join()[1], 1, "a callback was forgotten");
     });
 }
 
@@ -186,7 +147,7 @@ fn urgent_caller_ends_the_rate_limit() {
             |_| expedite(&domain),
             |domain| {
                 while !domain.is_urgent() {
-                    domain.state.sleep_timeout(RATE_LIMITED, NEVER, || (), || domain.is_urgent());
+                    domain.state.sleep_timeout(NEVER, || domain.is_urgent());
                 }
             },
         );

@@ -1,18 +1,11 @@
 //! Pointers whose clones are counted on each CPU.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::task::{Poll, Wake, Waker};
-use std::thread;
-use std::time::Duration;
-
 use super::races;
 use stillpoint::percpu::{Arc, ArcOwner, IntoInner, Weak};
-use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork;
 use support::futures::poll;
-use support::variants::in_each_variant;
+use support::prelude::*;
 
 /// Counts its drops, which follow all uses.
 #[derive(Debug)]
@@ -48,19 +41,14 @@ fn share_while<'a, R>(owner: ArcOwner<Value<'a>>, end: impl FnOnce(ArcOwner<Valu
                 }
             });
         }
-        while owner.uses.load(Relaxed) == 0 {
-            thread::yield_now();
-        }
+        until(|| owner.uses.load(Relaxed) != 0);
         end(owner)
     })
 }
 
 #[test]
 fn last_clone_drops_the_value_once() {
-    if !in_each_variant(last_clone_drops_the_value_once) {
-        return;
-    }
-    let _running = deadline();
+    alone!(in each variant);
     for _ in 0..races(200) {
         let drops = AtomicU64::new(0);
         share_while(Value::new(&drops), drop);
@@ -70,10 +58,7 @@ fn last_clone_drops_the_value_once() {
 
 #[test]
 fn owner_gets_the_value_back_when_all_clones_are_gone() {
-    if !in_each_variant(owner_gets_the_value_back_when_all_clones_are_gone) {
-        return;
-    }
-    let _running = deadline();
+    alone!(in each variant);
     for _ in 0..races(200) {
         let drops = AtomicU64::new(0);
         let value = share_while(Value::new(&drops), |owner| ArcOwner::into_inner(owner).wait());
@@ -153,9 +138,7 @@ fn leaked_clone_keeps_the_value() {
 
 #[test]
 fn weak_upgrades_while_there_is_a_value() {
-    if !in_each_variant(weak_upgrades_while_there_is_a_value) {
-        return;
-    }
+    alone!(in each variant);
     let drops = AtomicU64::new(0);
     let owner = Value::new(&drops);
     let weak = ArcOwner::downgrade(&owner);
@@ -194,28 +177,6 @@ fn upgrade_races_with_the_last_clone() {
     }
 }
 
-/// Panics when it is dropped.
-struct Bomb;
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        panic!("a destructor");
-    }
-}
-
-#[test]
-fn panic_in_the_destructor_frees_the_block() {
-    let owner = ArcOwner::new(Bomb);
-    let (clone, weak) = (ArcOwner::share(&owner), ArcOwner::downgrade(&owner));
-    drop(owner);
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(clone))).is_err());
-    // Miri reports the block if it is leaked.
-    assert!(weak.upgrade().is_none());
-
-    let owner = ArcOwner::new(Bomb);
-    assert!(catch_unwind(AssertUnwindSafe(|| drop(owner))).is_err());
-}
-
 #[test]
 fn destructor_finds_its_own_weak_pointers_expired() {
     struct Cycle(std::cell::OnceCell<Weak<Cycle>>);
@@ -251,9 +212,7 @@ fn pointers_are_covariant_and_sent_as_those_of_std() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn fork_child_frees_its_copy() {
-    if !fork::is_alone(fork_child_frees_its_copy) {
-        return;
-    }
+    alone!(on each backend);
     let drops = AtomicU64::new(0);
     let owner = Value::new(&drops);
     let clone = ArcOwner::share(&owner);

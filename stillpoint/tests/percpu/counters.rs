@@ -1,17 +1,12 @@
 //! Per-CPU data: mode, CPU number, counters.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::thread;
-
-use stillpoint::percpu::{self, Counter, Histogram, Mode};
-use support::child;
-use support::deadline::deadline;
+use stillpoint::percpu::{self, BucketHistogram, Counter, Histogram, Mode};
 #[cfg(not(stillpoint_portable))]
 use support::fork;
+use support::prelude::*;
 #[cfg(target_os = "linux")]
 use support::rseq;
-use support::time_limit::repetitions;
-use support::variants::{VARIANTS, in_each_variant};
+use support::variants::VARIANTS;
 
 /// Adds in several threads that migrate, while another thread checks that no sum decreases.
 #[cfg(target_os = "linux")]
@@ -56,10 +51,7 @@ fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl
 #[cfg(target_os = "linux")]
 #[test]
 fn sums_are_exact_while_threads_migrate() {
-    if !in_each_variant(sums_are_exact_while_threads_migrate) {
-        return;
-    }
-    let _running = deadline();
+    alone!(in each variant);
     let counter = Counter::new();
     let rounds = repetitions(50_000) as u64;
     add_under_load(&counter, 16, rounds, |_| false);
@@ -96,40 +88,19 @@ fn thread_that_loses_its_registration_uses_the_fallback() {
 }
 
 #[test]
-fn signed_counter_counts_down() {
+fn counters_count_and_wrap_in_every_integer_of_64_bits() {
     static LEVEL: Counter<i64> = Counter::new();
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| (0..1000).for_each(|_| LEVEL.add(-1)));
-        }
-    });
-    assert_eq!(LEVEL.get(), -4000);
-    LEVEL.add(4000);
-    assert_eq!(LEVEL.get(), 0);
-    assert_eq!(format!("{LEVEL:?}"), "Counter(0)");
-}
-
-#[test]
-fn counters_count_in_every_integer_of_64_bits() {
+    in_threads(4, |_| (0..1000).for_each(|_| LEVEL.add(-1)));
+    assert_eq!((LEVEL.get(), format!("{LEVEL:?}")), (-4000, "Counter(-4000)".into()));
+    let (unsigned, signed) = (Counter::new(), Counter::<i64>::default());
     let (bytes, change) = (Counter::<usize>::new(), Counter::<isize>::new());
-    bytes.add(usize::MAX - 7);
-    bytes.add(3);
-    change.add(isize::MIN);
-    change.add(1);
+    [u64::MAX, 3].into_iter().for_each(|by| unsigned.add(by));
+    [i64::MAX, 1].into_iter().for_each(|by| signed.add(by));
+    [usize::MAX - 7, 3].into_iter().for_each(|by| bytes.add(by));
+    [isize::MIN, 1].into_iter().for_each(|by| change.add(by));
+    assert_eq!((unsigned.get(), signed.get()), (2, i64::MIN));
     assert_eq!((bytes.get(), change.get()), (usize::MAX - 4, isize::MIN + 1));
     assert_eq!(format!("{change:>24}|{bytes}"), "    -9223372036854775807|18446744073709551611");
-}
-
-#[test]
-fn counter_wraps_around() {
-    let counter = Counter::new();
-    counter.add(u64::MAX);
-    counter.add(3);
-    assert_eq!(counter.get(), 2);
-    let signed = Counter::<i64>::default();
-    signed.add(i64::MAX);
-    signed.add(1);
-    assert_eq!(signed.get(), i64::MIN);
 }
 
 #[test]
@@ -162,10 +133,7 @@ fn snapshot_sum_includes_each_counted_value() {
     let values = repetitions(20_000) as u64;
     // Its bucket is summed long after the first.
     const VALUE: u64 = 1 << 40;
-    if !in_each_variant(snapshot_sum_includes_each_counted_value) {
-        return;
-    }
-    let _running = deadline();
+    alone!(in each variant);
     let histogram = Histogram::new();
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -195,9 +163,7 @@ fn snapshot_displays_count_sum_and_quantiles() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn cpu_number_follows_the_thread() {
-    if !in_each_variant(cpu_number_follows_the_thread) {
-        return;
-    }
+    alone!(in each variant);
     let cpus = rseq::allowed_cpus();
     assert!(percpu::report().cpus() > *cpus.last().expect("there is a CPU"));
     for &cpu in &cpus {
@@ -229,13 +195,10 @@ fn report_names_the_registration() {
     let (glibc, registers) = (size.is_some(), size.is_some_and(|&size| size != 0));
     let expected = match variant.as_str() {
         "library" if registers => "rseq: the C library registers each thread",
-        // Also glibc 2.36 on RISC-V.
-        "library" | "own" if glibc => {
-            "rseq: the C library does not register threads, each is registered here at its first use"
-        }
         "rseq" if registers => "rseq: rseq was asked for; the C library registers each thread",
-        "library" | "own" if cfg!(target_env = "musl") => {
-            "rseq: the C library knows nothing of rseq, each is registered here at its first use"
+        // Also glibc 2.36 on RISC-V.
+        "library" | "own" if glibc || cfg!(target_env = "musl") => {
+            "rseq: the C library does not register threads, each is registered here at its first use"
         }
         "atomic" => "atomic: atomic was asked for; it needs nothing",
         "neither" => "atomic: STILLPOINT_PERCPU names no mode (rseq, atomic)",
@@ -270,14 +233,10 @@ fn own_registration_ends_with_the_thread() {
     // Later threads use its memory again, and the kernel would write to it.
     let counter = Counter::<u64>::new();
     for _ in 0..500 {
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    counter.add(1);
-                    thread::yield_now();
-                    counter.add(1);
-                });
-            }
+        in_threads(4, |_| {
+            counter.add(1);
+            thread::yield_now();
+            counter.add(1);
         });
     }
     assert_eq!(counter.get(), 4000);
@@ -285,9 +244,7 @@ fn own_registration_ends_with_the_thread() {
 
 #[test]
 fn thread_local_destructor_may_add() {
-    if !in_each_variant(thread_local_destructor_may_add) {
-        return;
-    }
+    alone!(in each variant);
     static ENDED: Counter = Counter::new();
     struct AddsLate;
     impl Drop for AddsLate {
@@ -313,9 +270,7 @@ fn thread_local_destructor_may_add() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn fork_child_keeps_counting() {
-    if !in_each_variant(fork_child_keeps_counting) {
-        return;
-    }
+    alone!(in each variant);
     let counter = Counter::<u64>::new();
     counter.add(2);
     fork::in_child(|| {
@@ -327,22 +282,15 @@ fn fork_child_keeps_counting() {
 
 #[test]
 fn histogram_counts_each_value_once() {
-    if !in_each_variant(histogram_counts_each_value_once) {
-        return;
-    }
-    let _running = deadline();
+    alone!(in each variant);
     let histogram = Histogram::new();
     let all = repetitions(10_000) as u64;
-    thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                for value in 0..all {
-                    histogram.record(value);
-                    if value % 1000 == 0 {
-                        thread::yield_now();
-                    }
-                }
-            });
+    in_threads(8, |_| {
+        for value in 0..all {
+            histogram.record(value);
+            if value % 1000 == 0 {
+                thread::yield_now();
+            }
         }
     });
     let seen = histogram.snapshot();
@@ -378,4 +326,23 @@ fn thread_that_other_code_has_registered_is_reported() {
     let report = percpu::report();
     assert_eq!(report.mode(), Mode::Atomic, "{report}");
     assert!(report.to_string().contains("other code, such as another copy of this library"), "{report}");
+}
+
+#[test]
+fn histogram_with_bounds_counts_each_value_once() {
+    alone!(in each variant);
+    const BOUNDS: [u64; 16] =
+        [0, 1, 3, 10, 30, 100, 300, 999, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 9998];
+    let histogram = BucketHistogram::new(&BOUNDS);
+    let all = repetitions(10_000) as u64;
+    in_threads(8, |_| (0..all).for_each(|value| histogram.record(value)));
+    let seen = histogram.snapshot();
+    for (bound, count) in seen.cumulative(BOUNDS) {
+        assert_eq!(count, 8 * all.min(bound + 1), "{bound}");
+    }
+    assert_eq!((seen.count(), seen.sum()), (8 * all, 8 * (0..all).sum::<u64>()));
+    for bounds in [&[1, 1][..], &[2, 1], &[0; 17]] {
+        let refused = catch_unwind(|| BucketHistogram::new(bounds)).expect_err("no such bounds");
+        assert!(message(&*refused).contains("bounds"), "{}", message(&*refused));
+    }
 }

@@ -7,8 +7,13 @@
 
 mod arc;
 mod counters;
+#[cfg(not(any(stillpoint_portable, miri)))]
+mod memory;
 mod pool;
 mod ref_count;
+// Elsewhere than on Linux a shared library with this crate must not be unloaded.
+#[cfg(not(stillpoint_portable))]
+mod unload;
 
 /// Returns how often a race is repeated: `count` times, or fewer on slow machines.
 fn races(count: usize) -> usize {

@@ -1,18 +1,11 @@
 //! Pools: no object is lost, and none has two owners.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::thread;
-
 use stillpoint::percpu::Pool;
-use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork;
+use support::prelude::*;
 #[cfg(target_os = "linux")]
 use support::rseq;
-#[cfg(target_os = "linux")]
-use support::time_limit::repetitions;
-use support::tracked::Tracked;
-use support::variants::in_each_variant;
 
 /// An object that knows whether it has an owner.
 #[derive(Debug)]
@@ -52,47 +45,42 @@ fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(
     }
     let cpus = rseq::allowed_cpus();
     let exchanged = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for thread in 0..threads {
-            let (pool, cpus, exchanged, unregistered) = (&pool, &cpus, &exchanged, &unregistered);
-            scope.spawn(move || {
-                if unregistered(thread) {
-                    rseq::unregister();
-                }
-                let mut mine = Vec::new();
-                for round in 0..rounds {
-                    match (round + thread) % 7 {
-                        0 => {
-                            mine.extend(std::iter::from_fn(|| pool.pop()).take(5));
-                            mine.iter().for_each(|token| Token::take(token));
-                            mine.iter().for_each(|token| token.give());
-                            while let Some(token) = mine.pop() {
-                                mine.extend(pool.push(token).err());
-                            }
-                        }
-                        _ => {
-                            if let Some(token) = pool.pop() {
-                                token.take();
-                                exchanged.fetch_add(1, Relaxed);
-                                if round % 64 == 0 {
-                                    thread::yield_now();
-                                }
-                                token.give();
-                                let mut refused = pool.push(token);
-                                while let Err(token) = refused {
-                                    thread::yield_now();
-                                    refused = pool.push(token);
-                                }
-                            }
-                        }
-                    }
-                    if round % 300 == 0 {
-                        rseq::pin(&[cpus[(round / 300 + thread) % cpus.len()]]);
-                    } else if round % 300 == 150 {
-                        rseq::pin(cpus);
+    in_threads(threads, |thread| {
+        if unregistered(thread) {
+            rseq::unregister();
+        }
+        let mut mine = Vec::new();
+        for round in 0..rounds {
+            match (round + thread) % 7 {
+                0 => {
+                    mine.extend(std::iter::from_fn(|| pool.pop()).take(5));
+                    mine.iter().for_each(|token| Token::take(token));
+                    mine.iter().for_each(|token| token.give());
+                    while let Some(token) = mine.pop() {
+                        mine.extend(pool.push(token).err());
                     }
                 }
-            });
+                _ => {
+                    if let Some(token) = pool.pop() {
+                        token.take();
+                        exchanged.fetch_add(1, Relaxed);
+                        if round % 64 == 0 {
+                            thread::yield_now();
+                        }
+                        token.give();
+                        let mut refused = pool.push(token);
+                        while let Err(token) = refused {
+                            thread::yield_now();
+                            refused = pool.push(token);
+                        }
+                    }
+                }
+            }
+            if round % 300 == 0 {
+                rseq::pin(&[cpus[(round / 300 + thread) % cpus.len()]]);
+            } else if round % 300 == 150 {
+                rseq::pin(&cpus);
+            }
         }
     });
     assert!(exchanged.into_inner() > 0, "nothing was exchanged");
@@ -108,9 +96,8 @@ fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(
 #[cfg(target_os = "linux")]
 #[test]
 fn pool_neither_loses_nor_duplicates() {
-    if in_each_variant(pool_neither_loses_nor_duplicates) {
-        exchange(8, repetitions(10_000), 24, |_| false);
-    }
+    alone!(in each variant);
+    exchange(8, repetitions(10_000), 24, |_| false);
 }
 
 #[cfg(target_os = "linux")]
@@ -122,10 +109,7 @@ fn registered_and_unregistered_threads_share_a_pool() {
 #[cfg(target_os = "linux")]
 #[test]
 fn pop_takes_from_another_cpu() {
-    if !in_each_variant(pop_takes_from_another_cpu) {
-        return;
-    }
-    let _running = deadline();
+    alone!(in each variant);
     let cpus = rseq::allowed_cpus();
     let pool = Pool::new(64);
     for (number, &cpu) in cpus.iter().enumerate() {
@@ -145,9 +129,7 @@ fn pop_takes_from_another_cpu() {
 #[cfg(target_os = "linux")]
 #[test]
 fn pop_finds_a_value_in_a_remote_overflow() {
-    if !in_each_variant(pop_finds_a_value_in_a_remote_overflow) {
-        return;
-    }
+    alone!(in each variant);
     let pool = Pool::new(4);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -161,9 +143,7 @@ fn pop_finds_a_value_in_a_remote_overflow() {
 #[cfg(target_os = "linux")]
 #[test]
 fn full_pool_refuses_push() {
-    if !in_each_variant(full_pool_refuses_push) {
-        return;
-    }
+    alone!(in each variant);
     rseq::pin(&rseq::allowed_cpus()[..1]);
     let pool = Pool::new(10);
     let mut kept = 0;
@@ -182,27 +162,9 @@ fn full_pool_refuses_push() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn pop_returns_the_last_pushed() {
-    if !in_each_variant(pop_returns_the_last_pushed) {
-        return;
-    }
-    rseq::pin(&rseq::allowed_cpus()[..1]);
-    let pool = Pool::new(8);
-    for value in 0..8 {
-        pool.push(Box::new(value)).expect("there is room");
-    }
-    let values: Vec<_> = std::iter::from_fn(|| pool.pop()).collect();
-    assert!(values[..3].iter().all(|value| **value >= 5), "{values:?}");
-    assert_eq!((values.len(), pool.len()), (8, 0));
-}
-
-#[cfg(target_os = "linux")]
-#[test]
 fn dropped_pool_drops_its_objects() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
-    if !in_each_variant(dropped_pool_drops_its_objects) {
-        return;
-    }
+    alone!(in each variant);
     let pool = Pool::new(16);
     thread::scope(|scope| {
         let pushes = || (0..5).for_each(|_| pool.push(Box::new(Tracked(&DROPS))).expect("there is room"));
@@ -223,10 +185,7 @@ fn dropped_pool_drops_its_objects() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn fork_child_uses_the_pool() {
-    if !in_each_variant(fork_child_uses_the_pool) {
-        return;
-    }
-    let _running = deadline();
+    alone!(in each variant);
     // Boxes without size: the child need not allocate.
     let pool = Pool::new(4);
     (0..8).for_each(|_| _ = pool.push(Box::new(())));

@@ -1,23 +1,16 @@
 //! Counts that find out when they are zero.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Barrier, LazyLock, Mutex};
-use std::task::{Poll, Wake, Waker};
-use std::thread;
-use std::time::Duration;
+use std::sync::{LazyLock, Mutex};
 
 use super::races;
 use stillpoint::percpu::{RefCount, Zero};
-use support::deadline::deadline;
 #[cfg(not(stillpoint_portable))]
 use support::fork;
 use support::futures::{Wakes, poll};
-use support::panics::message;
+use support::prelude::*;
 #[cfg(target_os = "linux")]
 use support::rseq;
-use support::variants::in_each_variant;
 
 fn panic_of(f: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
@@ -26,9 +19,7 @@ fn panic_of(f: impl FnOnce()) -> String {
 
 #[test]
 fn count_becomes_zero_once_after_the_kill() {
-    if !in_each_variant(count_becomes_zero_once_after_the_kill) {
-        return;
-    }
+    alone!(in each variant);
     let count = RefCount::new();
     assert_eq!(format!("{count:?}"), "RefCount { killed: false, .. }");
     for _ in 0..1000 {
@@ -121,9 +112,7 @@ fn race(threads: usize, gets: usize, unregistered: fn(usize) -> bool) {
             });
         }
         start.wait();
-        while count.load(Relaxed) < gets as u64 / 2 {
-            thread::yield_now();
-        }
+        until(|| count.load(Relaxed) >= gets as u64 / 2);
         assert!(references.kill());
         assert!(!references.try_get());
         references.wait();
@@ -135,10 +124,7 @@ fn race(threads: usize, gets: usize, unregistered: fn(usize) -> bool) {
 #[cfg(target_os = "linux")]
 #[test]
 fn zero_is_exact_while_threads_migrate() {
-    if !in_each_variant(zero_is_exact_while_threads_migrate) {
-        return;
-    }
-    let _running = deadline();
+    alone!(in each variant);
     for _ in 0..races(50) {
         race(3, 200, |_| false);
     }
@@ -155,10 +141,7 @@ fn registered_and_unregistered_threads_share_a_count() {
 
 #[test]
 fn kill_races_with_the_first_get() {
-    if !in_each_variant(kill_races_with_the_first_get) {
-        return;
-    }
-    let _running = deadline();
+    alone!(in each variant);
     for _ in 0..races(500) {
         let (count, start) = (RefCount::new(), Barrier::new(3));
         thread::scope(|scope| {
@@ -185,11 +168,7 @@ fn one_of_several_kills_succeeds() {
     for _ in 0..races(500) {
         let (count, kills) = (RefCount::new(), AtomicU64::new(0));
         count.get();
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| kills.fetch_add(u64::from(count.kill()), Relaxed));
-            }
-        });
+        in_threads(3, |_| _ = kills.fetch_add(u64::from(count.kill()), Relaxed));
         assert_eq!(kills.into_inner(), 1);
         assert!(!count.is_zero());
         count.put();
@@ -268,26 +247,6 @@ fn panic_inside_a_request_puts_its_reference() {
 }
 
 #[test]
-fn words_of_many_counts_are_used_again() {
-    for round in 0..3 {
-        // More than a block has, and more than are searched.
-        let counts: Vec<_> = (0..3000).map(|_| RefCount::new()).collect();
-        for (index, count) in counts.iter().enumerate() {
-            (0..=index % 5).for_each(|_| count.get());
-        }
-        for (index, count) in counts.iter().enumerate() {
-            (0..index % 5).for_each(|_| count.put());
-            if index % 2 == round % 2 {
-                count.kill();
-                assert!(!count.is_zero(), "count {index} has a reference");
-                count.put();
-                assert!(count.is_zero(), "count {index} has none");
-            }
-        }
-    }
-}
-
-#[test]
 fn killed_count_gives_its_word_back_once() {
     let with_one = || {
         let count = RefCount::new();
@@ -314,9 +273,7 @@ fn killed_count_gives_its_word_back_once() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn fork_child_kills_its_copy() {
-    if !fork::is_alone(fork_child_kills_its_copy) {
-        return;
-    }
+    alone!(on each backend);
     let count = RefCount::new();
     count.get();
     let mut future = Box::pin(count.zero());
@@ -338,9 +295,7 @@ fn fork_child_kills_its_copy() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn fork_child_of_a_child_wakes_each_future() {
-    if !fork::is_alone(fork_child_of_a_child_wakes_each_future) {
-        return;
-    }
+    alone!(on each backend);
     let count = RefCount::new();
     let [first, second, third] = [(); 3].map(|()| Wakes::new());
     let pending = |(_, waker): &(Arc<Wakes>, Waker)| {
@@ -367,9 +322,7 @@ fn fork_child_of_a_child_wakes_each_future() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn fork_child_finds_the_locks_of_other_threads_free() {
-    if !fork::is_alone(fork_child_finds_the_locks_of_other_threads_free) {
-        return;
-    }
+    alone!(on each backend);
     let await_one = |kill: bool| {
         // More than a bucket for each, and more than a block.
         let counts = [const { RefCount::new() }; 128];

@@ -1,44 +1,19 @@
 //! A kernel or a sandbox that denies `membarrier`, or the calls of a contended lock, to the process.
 
-use std::env::consts::ARCH;
 use std::os::unix::process::ExitStatusExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-};
-use stillpoint::Domain as _;
+use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 use stillpoint::fence::{self, Backend};
 use stillpoint::lock::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use stillpoint::percpu::{self, ArcOwner, Mode, RefCount};
-use stillpoint::rcu::{GracePeriod, Rcu};
-use support::backends;
-use support::child;
-use support::deadline::deadline;
-use support::panics::message;
-use support::threads::deny_threads;
-use support::tracked::Tracked;
+use support::prelude::*;
+use support::threads::deny;
 
 const ERRNOS: [(&str, i32); 2] = [("ENOSYS", libc::ENOSYS), ("EPERM", libc::EPERM)];
 
 fn errno(name: &str) -> i32 {
     let known = ERRNOS.iter().find(|(known, _)| *known == name);
     known.expect("an errno of the list").1
-}
-
-/// Makes calls return an error in all threads from now on: every call without rules, or those that match one.
-fn deny(errno: i32, calls: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) {
-    let arch = ARCH.try_into().expect("syscall filters exist for this architecture");
-    let calls = calls.into_iter().collect();
-    let filter = SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch);
-    let program: BpfProgram = filter.expect("a filter").try_into().expect("the filter compiles");
-    if let Err(error) = seccompiler::apply_filter_all_threads(&program) {
-        panic!("this host takes no syscall filter, so nothing can be said about a denied call: {error}");
-    }
 }
 
 /// Makes `membarrier` return an error in all threads from now on: every call, or those with one `command`.
@@ -60,9 +35,7 @@ fn deny_membarrier(errno: i32, command: Option<i32>) {
 
 /// Runs readers beside a writer that waits for grace periods, and then retires values without waiting.
 fn workload() {
-    stillpoint::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
+    own!(Own, DROPS);
     let value = Rcu::new_in(Tracked(&DROPS), Own);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -91,9 +64,7 @@ fn workload() {
     assert_eq!(DROPS.load(Acquire), 1);
     drop(value.replace(Tracked(&DROPS)));
     drop(value.replace(Tracked(Box::leak(Box::default()))));
-    while DROPS.load(Acquire) < 2 {
-        thread::yield_now();
-    }
+    until(|| DROPS.load(Acquire) >= 2);
     share_lock();
 }
 
@@ -142,8 +113,8 @@ fn denied_membarrier_falls_back_with_a_reason() {
 #[test]
 fn report_names_the_denied_command() {
     let commands = [
-        ("RegisterPrivateExpedited", libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
-        ("PrivateExpedited", libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED),
+        ("REGISTER_PRIVATE_EXPEDITED", libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+        ("PRIVATE_EXPEDITED", libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED),
     ];
     let Some(variant) = child::variant() else {
         for (command, _) in commands {
@@ -237,9 +208,7 @@ fn late_denial_panics_writers_not_readers() {
         });
         let reads_go_on = || {
             let before = reads.load(Relaxed);
-            while reads.load(Relaxed) < before + 1000 {
-                thread::yield_now();
-            }
+            until(|| reads.load(Relaxed) >= before + 1000);
         };
         reads_go_on();
         Own.synchronize();
@@ -301,11 +270,8 @@ fn late_denial_panics_writers_not_readers() {
 /// The only thread of the library must not sleep for readers: it tries grace periods.
 #[test]
 fn late_denial_reaches_futures_where_no_thread_can_be_started() {
-    if child::variant().is_none() {
-        return child::run(late_denial_reaches_futures_where_no_thread_can_be_started, "denied", None);
-    }
+    alone!();
     stillpoint::domain! { struct Own; }
-    let _running = deadline();
     if fence::init().backend() == Backend::SeqCst {
         return eprintln!("not checked, as membarrier was denied before: {}", fence::report());
     }
@@ -381,17 +347,13 @@ fn contended_lock_needs_no_calls_of_the_scheduler() {
     let calls = [libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_sched_getscheduler];
     deny(errno(&name), calls.map(|call| (call, Vec::new())));
     let total = Mutex::new(0);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for n in 0..200 {
-                    let mut total = total.lock();
-                    *total += 1;
-                    if n % 10 == 0 {
-                        thread::sleep(Duration::from_micros(100));
-                    }
-                }
-            });
+    in_threads(4, |_| {
+        for n in 0..200 {
+            let mut total = total.lock();
+            *total += 1;
+            if n % 10 == 0 {
+                thread::sleep(Duration::from_micros(100));
+            }
         }
     });
     assert_eq!(*total.lock(), 800);

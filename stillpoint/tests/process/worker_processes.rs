@@ -1,12 +1,10 @@
 //! Processes that callbacks start: they inherit the worker's signal mask, which blocks all signals.
 
+use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus};
-use std::sync::mpsc::channel;
-use std::{fs, io, mem, ptr};
 
-use stillpoint::Domain as _;
-use support::deadline::deadline;
+use support::prelude::*;
 
 /// Starts `command` in a callback, sends it `SIGTERM` once it runs, and returns how it has ended.
 fn terminated_in_a_callback(mut command: Command) -> ExitStatus {

@@ -1,21 +1,13 @@
 //! Workers are scheduled as the program, not as the thread that defers first.
 
-use std::collections::BTreeMap;
-use std::env::consts::ARCH;
 use std::hint::spin_loop;
-use std::io;
 use std::process::id;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::mpsc::channel;
-use std::time::Instant;
 
 use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
-use stillpoint::rcu;
-use support::child;
-use support::deadline::deadline;
-use support::time_limit::TIME_LIMIT;
+
+use support::prelude::*;
+use support::threads::deny;
 
 /// How a thread is scheduled.
 #[derive(Debug, PartialEq)]
@@ -65,107 +57,88 @@ fn be_real_time() -> bool {
     result == 0
 }
 
-/// Makes calls fail in all threads from now on.
-fn deny<const N: usize>(calls: [i64; N]) {
-    let arch = ARCH.try_into().expect("syscall filters exist for this architecture");
-    let calls = BTreeMap::from(calls.map(|call| (call, vec![])));
-    let denied = SeccompAction::Errno(libc::EPERM as u32);
-    let filter = SeccompFilter::new(calls, SeccompAction::Allow, denied, arch);
-    let program: BpfProgram = filter.expect("a filter").try_into().expect("the filter compiles");
-    seccompiler::apply_filter_all_threads(&program).expect("this host takes a syscall filter");
-}
-
-/// Runs `test` alone in a process, unless that has one CPU only.
-fn alone<T: Fn()>(name: T, test: impl FnOnce()) {
-    if !child::is_alone(name) {
-        return;
-    }
-    let _running = deadline();
-    if sched_getaffinity(None).expect("the CPUs").count() == 1 {
-        eprintln!("NOT CHECKED: the process may run on one CPU only");
-        return;
-    }
-    test();
+/// Begins a test in a process of its own, which must have several CPUs.
+macro_rules! alone_on_several_cpus {
+    () => {
+        alone!();
+        if sched_getaffinity(None).expect("the CPUs").count() == 1 {
+            return eprintln!("NOT CHECKED: the process may run on one CPU only");
+        }
+    };
 }
 
 #[test]
 fn worker_started_by_a_bound_thread_is_not_bound() {
-    alone(worker_started_by_a_bound_thread_is_not_bound, || {
-        bind(None);
-        assert_eq!(of_worker(), scheduling(main_thread()));
-    });
+    alone_on_several_cpus!();
+    bind(None);
+    assert_eq!(of_worker(), scheduling(main_thread()));
 }
 
 #[test]
 fn worker_of_a_program_with_a_bound_main_thread_is_not_bound() {
-    alone(worker_of_a_program_with_a_bound_main_thread_is_not_bound, || {
-        let before = scheduling(main_thread());
-        bind(main_thread());
-        bind(None);
-        assert_eq!(of_worker(), before);
-    });
+    alone_on_several_cpus!();
+    let before = scheduling(main_thread());
+    bind(main_thread());
+    bind(None);
+    assert_eq!(of_worker(), before);
 }
 
 #[test]
 fn worker_of_a_restricted_program_keeps_the_restriction() {
-    alone(worker_of_a_restricted_program_keeps_the_restriction, || {
-        let all = sched_getaffinity(None).expect("the CPUs");
-        if all.count() < 3 {
-            return eprintln!("NOT CHECKED: a restriction to some of two CPUs");
-        }
-        let mut some = all;
-        some.unset((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
-        sched_setaffinity(main_thread(), &some).expect("allowed CPUs");
-        assert_eq!(of_worker().cpus, some.count() as usize);
-    });
+    alone_on_several_cpus!();
+    let all = sched_getaffinity(None).expect("the CPUs");
+    if all.count() < 3 {
+        return eprintln!("NOT CHECKED: a restriction to some of two CPUs");
+    }
+    let mut some = all;
+    some.unset((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
+    sched_setaffinity(main_thread(), &some).expect("allowed CPUs");
+    assert_eq!(of_worker().cpus, some.count() as usize);
 }
 
 #[test]
 fn worker_started_by_a_real_time_thread_has_the_normal_policy() {
-    alone(worker_started_by_a_real_time_thread_has_the_normal_policy, || {
-        bind(None);
-        if be_real_time() {
-            assert_eq!(of_worker(), scheduling(main_thread()));
-        }
-    });
+    alone_on_several_cpus!();
+    bind(None);
+    if be_real_time() {
+        assert_eq!(of_worker(), scheduling(main_thread()));
+    }
 }
 
 #[test]
 fn callback_of_a_polling_real_time_thread_runs_while_it_polls() {
     static CALLED: AtomicBool = AtomicBool::new(false);
-    alone(callback_of_a_polling_real_time_thread_runs_while_it_polls, || {
-        bind(None);
-        if !be_real_time() {
-            return;
-        }
-        let begin = Instant::now();
-        rcu::call(|| CALLED.store(true, Release));
-        // Not for ever: nothing else runs on this CPU until then.
-        while !CALLED.load(Acquire) && begin.elapsed() < *TIME_LIMIT / 2 {
-            spin_loop();
-        }
-        assert!(CALLED.load(Acquire), "the worker does not run");
-    });
+    alone_on_several_cpus!();
+    bind(None);
+    if !be_real_time() {
+        return;
+    }
+    let begin = Instant::now();
+    rcu::call(|| CALLED.store(true, Release));
+    // Not for ever: nothing else runs on this CPU until then.
+    while !CALLED.load(Acquire) && begin.elapsed() < *TIME_LIMIT / 2 {
+        spin_loop();
+    }
+    assert!(CALLED.load(Acquire), "the worker does not run");
 }
 
 #[test]
 fn worker_has_the_nice_value_of_the_main_thread() {
-    alone(worker_has_the_nice_value_of_the_main_thread, || {
-        // A value that is lower than the thread's takes a privilege, this one does not.
-        let nice = getpriority_process(None).expect("the nice value") + 3;
-        setpriority_process(main_thread(), nice).expect("a higher value is allowed");
-        assert_eq!(of_worker().nice, nice.min(19));
-    });
+    alone_on_several_cpus!();
+    // A value that is lower than the thread's takes a privilege, this one does not.
+    let nice = getpriority_process(None).expect("the nice value") + 3;
+    setpriority_process(main_thread(), nice).expect("a higher value is allowed");
+    assert_eq!(of_worker().nice, nice.min(19));
 }
 
 #[test]
 fn worker_starts_where_its_scheduling_cannot_be_changed() {
-    alone(worker_starts_where_its_scheduling_cannot_be_changed, || {
-        bind(None);
-        let is_real_time = be_real_time();
-        deny([libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_setpriority]);
-        let policy = if is_real_time { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
-        let worker = of_worker();
-        assert_eq!((worker.cpus, worker.policy), (1, policy.into()));
-    });
+    alone_on_several_cpus!();
+    bind(None);
+    let is_real_time = be_real_time();
+    let calls = [libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_setpriority];
+    deny(libc::EPERM, calls.map(|call| (call, vec![])));
+    let policy = if is_real_time { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
+    let worker = of_worker();
+    assert_eq!((worker.cpus, worker.policy), (1, policy.into()));
 }

@@ -1,12 +1,10 @@
 //! The stacks of the threads that run destructors: as large as those of the threads that retire.
 
-use std::sync::mpsc::channel;
-use std::{env, mem};
+use std::env;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use stillpoint::rcu;
-use support::child;
-use support::deadline::deadline;
+
+use support::prelude::*;
 
 const MIB: usize = 1 << 20;
 

@@ -1,26 +1,14 @@
 //! Threads that report quiescent states.
 
-use std::cell::RefCell;
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Barrier, Mutex, mpsc};
-use std::thread;
-use std::time::Duration;
 
-use stillpoint::Domain as _;
-use stillpoint::qsbr;
-use stillpoint::rcu::{GracePeriod, Limits, Rcu};
-use support::deadline::deadline;
-use support::panics::message;
-use support::time_limit::repetitions;
-use support::tracked::Tracked;
-use support::until::until;
+#[cfg(target_os = "linux")]
+use support::late::{key, leave_to, taken};
+use support::prelude::*;
 
 #[test]
 fn tried_grace_period_is_blocked_by_threads_that_are_online() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
+    own!(qsbr Own);
     let mut handle = Own::register();
     let others_try =
         || thread::scope(|scope| scope.spawn(|| Own.try_synchronize()).join()).expect("no panic");
@@ -29,48 +17,11 @@ fn tried_grace_period_is_blocked_by_threads_that_are_online() {
 }
 
 #[test]
-fn readers_see_whole_values_beside_writers() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
-    let pair = Rcu::new_in((0_u64, Box::new(0_u64)), Own);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                let mut handle = Own::register();
-                let mut last = 0;
-                while !stop.load(Relaxed) {
-                    for _ in 0..10 {
-                        let (number, copy) = pair.load(&handle);
-                        assert_eq!(*number, **copy);
-                        assert!(*number >= last);
-                        last = *number;
-                    }
-                    handle.quiescent();
-                }
-            });
-        }
-        for number in 1..=repetitions(2000) as u64 {
-            let old = pair.replace((number, Box::new(number)));
-            match number % 3 {
-                0 => assert_eq!(old.wait().0, number - 1),
-                1 => drop(old),
-                _ => Own.synchronize(),
-            }
-        }
-        stop.store(true, Relaxed);
-    });
-    Own.barrier();
-    let stats = Own.stats();
-    assert_eq!(stats.heavy_fences, 0);
-    assert!(stats.wakeups <= stats.sleeps, "{stats:?}");
-    assert_eq!(stats.queued, 0);
-}
-
-#[test]
 fn grace_period_waits_for_online_threads_only() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
+    // All workers may sleep for the readers of other tests. (Miri starts no processes, and runs this test alone.)
+    #[cfg(not(miri))]
+    alone!();
+    own!(qsbr Own);
     let registered = Barrier::new(3);
     let (report, reports) = mpsc::channel::<()>();
     thread::scope(|scope| {
@@ -126,28 +77,6 @@ fn thread_has_one_handle() {
 }
 
 #[test]
-fn waiting_while_online_panics() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
-    let mut handle = Own::register();
-    let number = Rcu::new_in(1, Own);
-    let waits: [(&str, &dyn Fn()); 4] = [
-        ("synchronize", &|| Own.synchronize()),
-        ("barrier", &|| Own.barrier()),
-        ("a cookie", &|| GracePeriod::now_in(Own).wait()),
-        ("a value", &|| _ = number.replace(2).wait()),
-    ];
-    for (what, wait) in waits {
-        let panic = catch_unwind(AssertUnwindSafe(wait)).expect_err(what);
-        assert!(message(&*panic).contains("whose handle is online would wait for itself"), "{what}");
-        handle.offline(wait);
-    }
-    handle.synchronize();
-    assert!(Own::is_online());
-    assert_eq!(*number.load(&handle), 2);
-}
-
-#[test]
 fn panic_while_offline_leaves_the_thread_online() {
     qsbr::domain! { struct Own; }
     let mut handle = Own::register();
@@ -165,8 +94,7 @@ fn panic_while_offline_leaves_the_thread_online() {
 
 #[test]
 fn short_lived_threads_are_waited_for() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
+    own!(qsbr Own);
     let number = Rcu::new_in(Box::new(7), Own);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -189,36 +117,15 @@ fn short_lived_threads_are_waited_for() {
             assert_eq!(*number.replace(Box::new(7)).wait(), 7);
         }
     });
+    assert_eq!(Own.stats().heavy_fences, 0);
     // The thread above, and one at a time of its own.
     assert!(Own.stats().readers <= 2, "{:?}", Own.stats());
 }
 
 #[test]
-fn callback_waits_for_online_threads() {
-    qsbr::domain! { struct Own; }
-    static CALLED: AtomicBool = AtomicBool::new(false);
-    let _running = deadline();
-    let mut handle = Own::register();
-    Own.call(|| {
-        // The worker has no handle, and may wait.
-        assert!(!Own::is_online());
-        CALLED.store(true, Release);
-    });
-    until(|| Own.stats().sleeps > 0);
-    assert!(!CALLED.load(Acquire));
-    handle.quiescent();
-    until(|| {
-        handle.quiescent();
-        CALLED.load(Acquire)
-    });
-}
-
-#[test]
 fn online_thread_is_throttled_at_quiescent_states() {
-    qsbr::domain! { struct Own; }
-    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    own!(qsbr Own, DROPPED);
     const LIMIT: u64 = 1000;
-    let _running = deadline();
     Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
     let mut handle = Own::register();
     let mut most = 0;
@@ -235,30 +142,8 @@ fn online_thread_is_throttled_at_quiescent_states() {
 }
 
 #[test]
-fn waiting_offline_does_not_block_grace_periods() {
-    qsbr::domain! { struct Own; }
-    static LOCK: Mutex<()> = Mutex::new(());
-    let _running = deadline();
-    let waits = Barrier::new(2);
-    thread::scope(|scope| {
-        let held = LOCK.lock().expect("no panic");
-        scope.spawn(|| {
-            let mut handle = Own::register();
-            handle.offline(|| {
-                waits.wait();
-                drop(LOCK.lock().expect("no panic"));
-            });
-        });
-        waits.wait();
-        Own.synchronize();
-        drop(held);
-    });
-}
-
-#[test]
 fn reported_readers_make_no_system_call() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
+    own!(qsbr Own);
     let (online, stop) = (Barrier::new(3), AtomicBool::new(false));
     let reports = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -294,62 +179,19 @@ fn debug_output_needs_no_handle() {
     assert!(format!("{:?}", Own::register()).contains("Own"));
 }
 
-#[test]
-fn update_with_a_handle_replaces_the_value() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
-    let numbers = Rcu::new_in(vec![1], Own);
-    let mut handle = Own::register();
-    let old = numbers.update_with(&handle, |old| old.iter().copied().chain([2]).collect());
-    assert_eq!(handle.offline(|| old.wait()), [1]);
-    assert_eq!(*numbers.load(&handle), [1, 2]);
-}
-
-#[test]
-fn leaked_handle_protects_after_its_thread_has_exited() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
-    let number: &'static Rcu<u32, Own> = Box::leak(Box::new(Rcu::new_in(7, Own)));
-    // The reference stays valid, since the handle never reports.
-    let lent: &'static u32 = thread::spawn(|| {
-        let handle: &'static _ = Box::leak(Box::new(Own::register()));
-        number.load(handle)
-    })
-    .join()
-    .expect("no panic");
-    drop(number.replace(8));
-    // Never returns.
-    let writer = thread::spawn(|| Own.synchronize());
-    until(|| Own.stats().sleeps == 1);
-    // Other threads register and exit, and other domains are not affected.
-    for _ in 0..10 {
-        thread::spawn(|| Own::register().quiescent()).join().expect("no panic");
-        qsbr::synchronize();
-    }
-    assert!(!writer.is_finished());
-    assert_eq!(*lent, 7);
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn late_handle_drop_unblocks_grace_periods() {
-    qsbr::domain! { struct Own; }
+    own!(qsbr Own);
     unsafe extern "C" fn drop_handle(handle: *mut c_void) {
-        // SAFETY: the pointer comes from the Box below; this runs once, on the thread of the handle.
-        drop(unsafe { Box::from_raw(handle.cast::<qsbr::Handle<Own>>()) });
+        // SAFETY: the handle of the thread below.
+        drop(unsafe { taken::<qsbr::Handle<Own>>(handle) });
     }
-    let _running = deadline();
     drop(Own::register());
-    // Created after the key of the domain, so that glibc runs its destructor later.
-    let mut key = 0;
-    // SAFETY: `key` outlives the call.
-    assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(drop_handle)) }, 0);
+    // Created after the key of the domain.
+    let key = key(drop_handle);
     for _ in 0..3 {
-        let reader = thread::spawn(move || {
-            let handle = Box::into_raw(Box::new(Own::register()));
-            // SAFETY: the key exists, and its destructor takes this pointer.
-            assert_eq!(unsafe { libc::pthread_setspecific(key, handle.cast()) }, 0);
-        });
+        let reader = thread::spawn(move || leave_to(key, Own::register()));
         reader.join().expect("the thread ends");
         Own.synchronize();
     }
@@ -358,11 +200,10 @@ fn late_handle_drop_unblocks_grace_periods() {
 
 #[test]
 fn handle_in_a_thread_local_is_dropped_with_its_thread() {
-    qsbr::domain! { struct Own; }
+    own!(qsbr Own);
     thread_local! {
         static HANDLE: RefCell<Option<qsbr::Handle<Own>>> = const { RefCell::new(None) };
     }
-    let _running = deadline();
     for round in 0..10 {
         let reader = thread::spawn(move || {
             // A variable that is used first is destroyed last.
@@ -386,8 +227,7 @@ fn handle_in_a_thread_local_is_dropped_with_its_thread() {
 #[cfg(target_os = "linux")]
 #[test]
 fn long_grace_period_costs_its_leader_no_cpu_time() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
+    own!(qsbr Own);
     let online = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -416,9 +256,8 @@ fn cpu_time() -> Duration {
 
 #[test]
 fn limits_hold_for_threads_going_offline_or_exiting() {
-    qsbr::domain! { struct Own; }
+    own!(qsbr Own);
     const LIMIT: u64 = 1000;
-    let _running = deadline();
     Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
     let work = |round, handle: Option<&mut qsbr::Handle<Own>>| {
         if round % 50 == 0 {
@@ -442,4 +281,74 @@ fn limits_hold_for_threads_going_offline_or_exiting() {
         drop(handle);
     }
     assert!(Own.stats().limit_waits >= 20, "{}", Own.stats());
+}
+
+#[test]
+fn destructor_in_the_drop_of_a_handle_gets_no_second_handle() {
+    own!(qsbr Own);
+    const LIMIT: u64 = 128;
+    static REFUSED: AtomicU64 = AtomicU64::new(0);
+    static HERE: AtomicU64 = AtomicU64::new(0);
+    struct Registers(thread::ThreadId);
+    impl Drop for Registers {
+        fn drop(&mut self) {
+            if thread::current().id() == self.0 {
+                HERE.fetch_add(1, Relaxed);
+                let refused = catch_unwind(Own::register).is_err();
+                REFUSED.fetch_add(refused.into(), Relaxed);
+            }
+        }
+    }
+    Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
+    let mut handle = Own::register();
+    // The worker is busy, with a callback of a thread that has ended: so this thread runs its destructors itself.
+    let (end, ended) = channel::<()>();
+    let (begin, begun) = channel();
+    let call = move || {
+        Own.call(move || {
+            begin.send(()).expect("the test waits");
+            ended.recv().expect_err("the sender is dropped");
+        });
+    };
+    thread::spawn(call).join().expect("no panic");
+    handle.offline(|| begun.recv().expect("the callback runs"));
+    let own = thread::current().id();
+    // The first half of them are ready when the grace period of the drop has ended, and the others below the limit.
+    for _ in 0..LIMIT {
+        Own.retire_with(Box::new(Registers(own)), DeferOptions::new().run_on_retiring_thread());
+    }
+    assert_eq!(HERE.load(Relaxed), 0, "the thread is online");
+    drop(handle);
+    assert!(HERE.load(Relaxed) > 0, "the thread is throttled as it drops its handle");
+    assert_eq!(REFUSED.load(Relaxed), HERE.load(Relaxed));
+    drop(Own::register());
+    drop(end);
+    Own.barrier();
+}
+
+/// The thread has exited, but for a destructor that still has the handle.
+#[cfg(target_os = "linux")]
+#[test]
+fn late_handle_keeps_its_reader_while_it_is_offline() {
+    own!(qsbr Own);
+    static READERS: AtomicU64 = AtomicU64::new(0);
+    unsafe extern "C" fn use_handle(handle: *mut c_void) {
+        // SAFETY: the handle of the thread below.
+        let mut handle = unsafe { taken::<qsbr::Handle<Own>>(handle) };
+        handle.offline(|| {
+            Own.call(|| ());
+            Own.flush();
+            // If the reader were free, this thread would get it.
+            thread::spawn(|| drop(Own::register())).join().expect("no panic");
+            READERS.store(Own.stats().readers, Relaxed);
+        });
+    }
+    // The only reader so far. The key is created after that of the domain.
+    thread::spawn(|| drop(Own::register())).join().expect("no panic");
+    let key = key(use_handle);
+    let exits = thread::spawn(move || leave_to(key, Own::register()));
+    exits.join().expect("no panic");
+    assert_eq!(READERS.load(Relaxed), 2, "the thread still has its reader");
+    Own.synchronize();
+    Own.barrier();
 }

@@ -5,5 +5,4 @@
     allow(dead_code, unused_imports, reason = "tests of what only Linux has are left out")
 )]
 
-mod drop;
 mod handle;

@@ -1,17 +1,9 @@
 //! The bound on memory for threads that exit, that retire in every way, and that are inside sections of two domains.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::Duration;
-
-use stillpoint::Domain as _;
-use stillpoint::rcu::{DeferOptions, Limits, RcuDomain};
+use stillpoint::EnterSection;
 use support::asleep::{sleeps, tid};
-use support::deadline::deadline;
 use support::owner::{LOCAL, section_elsewhere};
-use support::until::{until, until_quick};
+use support::prelude::*;
 
 /// A value with a destructor.
 fn value() -> Box<[String; 1]> {
@@ -20,11 +12,10 @@ fn value() -> Box<[String; 1]> {
 
 #[test]
 fn short_lived_threads_stay_within_the_limit() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const LIMIT: u64 = 1 << 20;
     const THREADS: u64 = 4;
-    let _running = deadline();
-    Own.set_limits(Limits { count: 1 << 20, bytes: LIMIT });
+    Own.set_limits(Limits { count: 1 << 20, bytes: LIMIT, ..Limits::default() });
     let leave = section_elsewhere::<Own>();
     let stop = AtomicBool::new(false);
     // Too little for a thread to do its bookkeeping.
@@ -54,10 +45,9 @@ fn short_lived_threads_stay_within_the_limit() {
 
 #[test]
 fn every_way_to_retire_stays_within_the_limit() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const LIMIT: u64 = 4096;
-    let _running = deadline();
-    Own.set_limits(Limits { count: LIMIT, bytes: 1 << 30 });
+    Own.set_limits(Limits { count: LIMIT, bytes: 1 << 30, ..Limits::default() });
     let stop = AtomicBool::new(false);
     let outside: fn(DeferOptions) = |options| Own.retire_with(value(), options);
     let inside = |options| {
@@ -66,8 +56,17 @@ fn every_way_to_retire_stays_within_the_limit() {
     };
     let nested = |options| {
         let _outer = Own::enter();
-        let _inner = Own::enter();
+        for _ in 0..8 {
+            let _inner = Own::enter();
+            Own.retire_with(value(), options);
+        }
+    };
+    let outside_at_times = |options| {
         Own.retire_with(value(), options);
+        for _ in 1..64 {
+            let _guard = Own::enter();
+            Own.retire_with(value(), options);
+        }
     };
     let repinned = |options| {
         let mut guard = Own::enter();
@@ -78,8 +77,8 @@ fn every_way_to_retire_stays_within_the_limit() {
     };
     let most = thread::scope(|scope| {
         let (stop, (started, start)) = (&stop, channel());
-        for retire in [outside, inside, nested, repinned] {
-            for options in [DeferOptions::new(), LOCAL, DeferOptions::new().lazy(), LOCAL.lazy()] {
+        for retire in [outside, inside, nested, outside_at_times, repinned] {
+            for options in [DeferOptions::new(), LOCAL, DeferOptions::new(), LOCAL] {
                 let started = started.clone();
                 scope.spawn(move || {
                     started.send(tid()).expect("the test listens");
@@ -89,7 +88,7 @@ fn every_way_to_retire_stays_within_the_limit() {
                 });
             }
         }
-        let threads: Vec<_> = start.iter().take(16).collect();
+        let threads: Vec<_> = start.iter().take(20).collect();
         let mut most = 0;
         let mut sample = || {
             let queued = Own.stats().queued;
@@ -109,17 +108,20 @@ fn every_way_to_retire_stays_within_the_limit() {
 
 #[test]
 fn two_nested_domains_do_not_block_each_other() {
-    stillpoint::domain! { struct A; }
+    own!(A);
     stillpoint::domain! { struct B; }
-    fn nested<Outer: RcuDomain, Inner: RcuDomain>(all: &Barrier) {
-        Inner::INSTANCE.set_limits(Limits { count: 256, bytes: 1 << 20 });
-        let _outer = Outer::enter();
+    fn nested<Outer, Inner>(all: &Barrier)
+    where
+        Outer: StaticDomain + EnterSection,
+        Inner: StaticDomain + EnterSection,
+    {
+        Inner::INSTANCE.set_limits(Limits { count: 256, bytes: 1 << 20, ..Limits::default() });
+        let _outer = Outer::INSTANCE.enter_section();
         all.wait();
-        let inner = Inner::enter();
+        let inner = Inner::INSTANCE.enter_section();
         (0..1024).for_each(|_| Inner::INSTANCE.retire(value()));
         drop(inner);
     }
-    let _running = deadline();
     let all = Barrier::new(2);
     // Above the limits, a wait may take ten seconds.
     until_quick(Duration::from_secs(8), || {

@@ -1,31 +1,13 @@
 //! Callbacks run once, in order, after the sections that were open, whatever they do.
 
-use std::cell::RefCell;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::task::Waker;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use stillpoint::Domain as _;
-use stillpoint::rcu::{DeferOptions, Limits};
-use stillpoint::srcu;
-use support::callbacks::{LAZY, counter};
-use support::child;
-use support::deadline::deadline;
 #[cfg(target_os = "linux")]
 use support::futures::poll;
-#[cfg(target_os = "linux")]
-use support::threads::deny_threads;
-use support::time_limit::repetitions;
-use support::tracked::Tracked;
-use support::until::until;
+use support::prelude::*;
 
 #[test]
 fn callbacks_of_a_thread_run_in_order_before_barrier() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const THREADS: usize = 4;
-    let _running = deadline();
     let each = repetitions(5000);
     let seen: [&'static AtomicUsize; THREADS] = [(); THREADS].map(|()| &*Box::leak(Box::default()));
     let wrong: &'static AtomicUsize = Box::leak(Box::default());
@@ -33,14 +15,13 @@ fn callbacks_of_a_thread_run_in_order_before_barrier() {
         for seen in seen {
             scope.spawn(move || {
                 for index in 0..each {
-                    let options = if index % 7 == 0 { LAZY } else { DeferOptions::new() };
                     let padding = [index; 5];
                     let check = move || {
                         if seen.fetch_add(1, AcqRel) != padding[index % 5] {
                             wrong.fetch_add(1, Relaxed);
                         }
                     };
-                    Own.call_with(check, options);
+                    Own.call(check);
                     if index % 1000 == 0 {
                         Own.barrier();
                         assert_eq!(seen.load(Acquire), index + 1);
@@ -56,18 +37,15 @@ fn callbacks_of_a_thread_run_in_order_before_barrier() {
 
 #[test]
 fn callbacks_wait_for_all_open_sections() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let ((calls, call), drops) = (counter(), &*Box::leak(Box::<AtomicUsize>::default()));
     let value = || Box::new(Tracked(drops));
     let guard = Own::enter();
     let defer = || {
         Own.call(call);
-        Own.call_with(call, LAZY);
+        Own.call(call);
         Own.call_with(call, DeferOptions::new().heap_bytes(1 << 20));
-        Own.retire(value());
-        Own.retire_with(value(), LAZY);
-        (0..6).for_each(|_| Own.retire(value()));
+        (0..8).for_each(|_| Own.retire(value()));
     };
     defer();
     // Joined: a thread that exits reports its bytes elsewhere.
@@ -89,39 +67,10 @@ fn callbacks_wait_for_all_open_sections() {
 }
 
 #[test]
-fn callback_may_defer_read_and_wait() {
-    stillpoint::domain! { struct Own; }
-    fn chain(left: usize, end: impl FnOnce() + Send + 'static) {
-        drop(Own::enter());
-        Own.synchronize();
-        match left {
-            0 => end(),
-            _ => Own.call(move || chain(left - 1, end)),
-        }
-    }
-    let _running = deadline();
-    let (ends, end) = counter();
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| Own.call(move || chain(20, end)));
-        }
-    });
-    until(|| ends.load(Acquire) == 4);
-}
-
-#[test]
 fn thread_local_destructors_may_defer() {
-    stillpoint::domain! { struct Own; }
-    struct Appends(RefCell<Option<Box<dyn Fn()>>>);
-    impl Drop for Appends {
-        fn drop(&mut self) {
-            self.0.take().expect("set")();
-        }
-    }
-    thread_local! {
-        static APPENDS: Appends = const { Appends(RefCell::new(None)) };
-    }
-    let _running = deadline();
+    own!(Own);
+    type Appends = OnDrop<Box<dyn FnMut()>>;
+    thread_local! { static APPENDS: RefCell<Option<Appends>> = const { RefCell::new(None) }; }
     let (calls, call) = counter();
     for round in 1..=50 {
         thread::spawn(move || {
@@ -132,7 +81,7 @@ fn thread_local_destructors_may_defer() {
                 Own.call(call);
                 drop(guard);
             };
-            APPENDS.with(|appends| appends.0.replace(Some(Box::new(append))));
+            APPENDS.set(Some(OnDrop(Box::new(append))));
             Own.call(call);
         })
         .join()
@@ -144,14 +93,13 @@ fn thread_local_destructors_may_defer() {
 
 #[test]
 fn panicking_callback_is_counted_and_others_run() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     struct PanicsToo;
     impl Drop for PanicsToo {
         fn drop(&mut self) {
             panic!("the payload of a panic");
         }
     }
-    let _running = deadline();
     let (calls, call) = counter();
     let before = Own.stats().panics;
     for _ in 0..10 {
@@ -203,54 +151,9 @@ fn callback_panic_is_reported_with_domain_and_type() {
 }
 
 #[test]
-fn lazy_callbacks_run_with_urgent_ones() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    let (calls, call) = counter();
-    let mut expected = 0;
-    let mut company: [(usize, Box<dyn FnMut()>); 4] = [
-        (0, Box::new(|| Own.barrier())),
-        (1, Box::new(move || Own.call(call))),
-        // Past the low mark, by count or by bytes.
-        (20_000, Box::new(move || (0..20_000).for_each(|_| Own.call_with(call, LAZY)))),
-        (1, Box::new(move || Own.call_with(call, LAZY.heap_bytes(20 << 20)))),
-    ];
-    for _ in 0..3 {
-        for (more, bring) in &mut company {
-            let start = Instant::now();
-            Own.call_with(call, LAZY);
-            // Even if a worker scans the queue, nothing runs for ten seconds.
-            let rounds = Own.stats().grace_periods;
-            until(|| start.elapsed() > Duration::from_millis(20));
-            let seen = (calls.load(Acquire), Own.stats().grace_periods);
-            assert!(seen == (expected, rounds) || start.elapsed() > Duration::from_secs(9), "{seen:?}");
-            bring();
-            // All run once the mark is reached, except perhaps the last ones.
-            until(|| calls.load(Acquire) > expected);
-            Own.barrier();
-            expected += 1 + *more;
-            assert_eq!(calls.load(Acquire), expected);
-        }
-    }
-}
-
-#[test]
-#[ignore = "takes ten seconds"]
-fn lazy_callbacks_run_after_ten_seconds() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    let (calls, call) = counter();
-    let start = Instant::now();
-    Own.call_with(call, LAZY);
-    until(|| calls.load(Acquire) == 1);
-    assert!(start.elapsed() >= Duration::from_secs(9));
-}
-
-#[test]
 fn callbacks_do_not_wait_for_readers_of_other_domains() {
-    stillpoint::domain! { struct Stalled; }
+    own!(Stalled);
     stillpoint::domain! { struct Other; }
-    let _running = deadline();
     let ((stalled, of_stalled), (others, of_other)) = (counter(), counter());
     let guard = Stalled::enter();
     Stalled.call(of_stalled);
@@ -269,13 +172,9 @@ fn callbacks_do_not_wait_for_readers_of_other_domains() {
 #[cfg(target_os = "linux")]
 #[test]
 fn callbacks_run_without_worker_threads() {
-    if child::variant().is_none() {
-        let test = callbacks_run_without_worker_threads;
-        return child::run(test, "no threads", None);
-    }
+    alone!();
     stillpoint::domain! { struct Own; }
     const LIMIT: u64 = 1000;
-    let _running = deadline();
     let (calls, call) = counter();
     let (denied, done) = (Barrier::new(3), Barrier::new(3));
     thread::scope(|scope| {
@@ -317,19 +216,47 @@ fn callbacks_run_without_worker_threads() {
 
 #[test]
 fn local_destructor_may_read_statistics() {
-    stillpoint::domain! { struct Own; }
-    struct Asks(&'static AtomicUsize);
-    impl Drop for Asks {
-        fn drop(&mut self) {
-            Own.stats();
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
-    let _running = deadline();
-    let (count, _) = counter();
+    own!(Own);
+    let (count, increment) = counter();
+    let asks = move || {
+        Own.stats();
+        increment();
+    };
     for _ in 0..1000 {
-        Own.retire_with(Box::new(Asks(count)), DeferOptions::new().run_on_retiring_thread());
+        Own.retire_with(Box::new(OnDrop(asks)), DeferOptions::new().run_on_retiring_thread());
     }
     Own.barrier();
     assert_eq!(count.load(Relaxed), 1000);
+}
+
+/// Waits until `count` values have been dropped, without other activity.
+fn await_drops(drops: &AtomicUsize, count: usize) {
+    until(|| drops.load(Acquire) >= count);
+    assert_eq!(drops.load(Acquire), count);
+}
+
+#[test]
+fn retired_value_is_dropped_without_further_activity() {
+    own!(Own, DROPS);
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    // One, then many, then one again: in every state of the worker.
+    let mut count = 0;
+    for more in [1, 10_000, 1, 1, 5000, 1] {
+        for _ in 0..more {
+            drop(value.replace(Tracked(&DROPS)));
+        }
+        count += more;
+        await_drops(&DROPS, count);
+    }
+}
+
+#[test]
+fn long_chain_of_retirements_needs_no_deep_stack() {
+    own!(Own, DROPS);
+    const WIDTH: usize = 100_000;
+    Own.retire(Box::new(OnDrop(|| {
+        let value = Rcu::new_in(Tracked(&DROPS), Own);
+        (0..WIDTH).for_each(|_| drop(value.replace(Tracked(&DROPS))));
+    })));
+    await_drops(&DROPS, WIDTH + 1);
 }

@@ -1,30 +1,12 @@
 //! Grace-period cookies: polled, waited for with and without a timeout, started.
 
 use std::collections::HashSet;
-use std::mem;
-use std::panic::catch_unwind;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::task::Waker;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{GracePeriod, Rcu, RcuDomain};
-use support::child;
-use support::deadline::deadline;
 use support::futures::{block_on, poll};
-use support::panics::message;
-#[cfg(target_os = "linux")]
-use support::threads::deny_threads;
-use support::time_limit::repetitions;
-use support::until::until;
-use support::waiting::waiting_synchronize;
-
-const INSIDE: &str = " inside a read-side critical section of the same domain";
+use support::prelude::*;
 
 /// All ways to wait.
-fn wait_modes<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
+fn wait_modes<D: StaticDomain>() -> [fn(GracePeriod<D>); 5] {
     [
         |period| period.wait(),
         |period| assert!(period.wait_timeout(Duration::MAX)),
@@ -41,11 +23,10 @@ fn wait_modes<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
 
 #[test]
 fn cookie_elapses_only_after_open_sections_end() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     fn period() -> GracePeriod<Own> {
         GracePeriod::now_in(Own)
     }
-    let _running = deadline();
     let guard = Own::enter();
     let readers = period();
     assert!(!readers.is_elapsed());
@@ -63,8 +44,7 @@ fn cookie_elapses_only_after_open_sections_end() {
 
 #[test]
 fn taking_a_cookie_starts_no_grace_period() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let readers = GracePeriod::now_in(Own);
     assert!(!readers.is_elapsed());
     assert_eq!(Own.stats().grace_periods, 0);
@@ -78,12 +58,11 @@ fn taking_a_cookie_starts_no_grace_period() {
 
 #[test]
 fn started_cookie_elapses_without_a_waiter() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     for round in 1..=repetitions(100) as u64 {
         let guard = Own::enter();
         let readers = GracePeriod::start_in(Own);
-        until(|| Own.stats().sleeps == round);
+        until(|| Own.stats().sleeps >= round);
         assert!(!readers.is_elapsed());
         drop(guard);
         until(|| readers.is_elapsed());
@@ -94,11 +73,10 @@ fn started_cookie_elapses_without_a_waiter() {
 
 #[test]
 fn started_cookies_share_grace_periods() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let guard = Own::enter();
     let first = GracePeriod::start_in(Own);
-    until(|| Own.stats().sleeps == 1);
+    until(|| Own.stats().sleeps != 0);
     let others: Vec<_> = (0..1000).map(|_| GracePeriod::start_in(Own)).collect();
     assert!(others.iter().all(|other| *other > first));
     drop(guard);
@@ -112,10 +90,9 @@ fn started_cookies_share_grace_periods() {
 
 #[test]
 fn cookies_are_small_and_ordered_by_elapse() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     fn plain<T: Copy + Ord + std::hash::Hash + std::fmt::Debug + Send + Sync + Unpin + 'static>(_: T) {}
     fn future<T: Future<Output = ()> + Send + Sync + Unpin + 'static>(_: T) {}
-    let _running = deadline();
     let (a, b) = (GracePeriod::now_in(Own), GracePeriod::now_in(Own));
     Own.synchronize();
     let c = GracePeriod::now_in(Own);
@@ -130,8 +107,7 @@ fn cookies_are_small_and_ordered_by_elapse() {
 
 #[test]
 fn wait_timeout_ends_at_timeout_or_with_the_sections() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let guard = Own::enter();
     let readers = GracePeriod::now_in(Own);
     thread::scope(|scope| {
@@ -153,8 +129,7 @@ fn wait_timeout_ends_at_timeout_or_with_the_sections() {
 
 #[test]
 fn timed_wait_keeps_the_unpark_token() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let guard = Own::enter();
     let readers = GracePeriod::now_in(Own);
     thread::scope(|scope| {
@@ -177,43 +152,9 @@ fn timed_wait_keeps_the_unpark_token() {
 }
 
 #[test]
-fn waiting_inside_a_section_panics_in_every_form() {
-    stillpoint::domain! { struct Own; }
-    stillpoint::domain! { struct Other; }
-    let _running = deadline();
-    let elapsed = GracePeriod::now_in(Own);
-    Own.synchronize();
-    let guard = Own::enter();
-    for readers in [elapsed, GracePeriod::now_in(Own), GracePeriod::start_in(Own)] {
-        for wait in wait_modes() {
-            let panic = catch_unwind(|| wait(readers)).expect_err("it would wait for itself");
-            assert!(message(&*panic).contains(INSIDE), "{}", message(&*panic));
-        }
-        wait_modes().iter().for_each(|wait| wait(GracePeriod::now_in(Other)));
-    }
-    drop(guard);
-    wait_modes().iter().for_each(|wait| wait(GracePeriod::now_in(Own)));
-}
-
-#[test]
-fn cookie_does_not_elapse_after_exit_inside_a_section() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    let elapsed = GracePeriod::now_in(Own);
-    Own.synchronize();
-    thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
-    let started = GracePeriod::start_in(Own);
-    until(|| Own.stats().sleeps == 1);
-    assert!(!started.wait_timeout(Duration::from_millis(20)));
-    assert!(!started.is_elapsed());
-    wait_modes().iter().for_each(|wait| wait(elapsed));
-}
-
-#[test]
 fn mixed_waiters_lose_no_wake_up() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const WAITERS: usize = 32;
-    let _running = deadline();
     let rounds = repetitions(100);
     let value = Rcu::new_in(0, Own);
     let (stop, start) = (AtomicBool::new(false), Barrier::new(WAITERS));
@@ -255,13 +196,9 @@ fn mixed_waiters_lose_no_wake_up() {
 #[cfg(target_os = "linux")]
 #[test]
 fn futures_wait_in_place_if_no_thread_can_start() {
-    if child::variant().is_none() {
-        let test = futures_wait_in_place_if_no_thread_can_start;
-        return child::run(test, "no threads", None);
-    }
+    alone!();
     stillpoint::domain! { struct Own; }
     const TASKS: usize = 4;
-    let _running = deadline();
     let (denied, done) = (Barrier::new(TASKS + 2), Barrier::new(TASKS + 1));
     thread::scope(|scope| {
         for _ in 0..TASKS {

@@ -1,53 +1,12 @@
 //! Grace periods and their callers.
 
 use std::hint::spin_loop;
-use std::panic::catch_unwind;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{GracePeriod, Rcu};
-use support::deadline::deadline;
-use support::panics::message;
-use support::time_limit::repetitions;
-use support::until::until;
-use support::waiting::waiting_synchronize;
-
-#[test]
-fn synchronize_inside_its_own_section_panics() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    let guard = Own::enter();
-    let panic = catch_unwind(|| Own.synchronize()).expect_err("it would wait for itself");
-    assert!(
-        message(&*panic).starts_with("synchronize() inside a read-side critical section of the same domain")
-    );
-    let retired = Rcu::new_in(1, Own).replace(2);
-    let panic = catch_unwind(|| retired.wait()).expect_err("it would wait for itself");
-    assert!(
-        message(&*panic)
-            .starts_with("Retired::wait() inside a read-side critical section of the same domain")
-    );
-    drop(guard);
-    Own.synchronize();
-}
-
-#[test]
-fn synchronize_inside_a_section_of_another_domain_works() {
-    stillpoint::domain! { struct Own; }
-    stillpoint::domain! { struct Other; }
-    let _running = deadline();
-    let guard = Other::enter();
-    Own.synchronize();
-    drop(guard);
-}
+use support::prelude::*;
 
 #[test]
 fn grace_period_without_readers_issues_no_heavy_fence() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     Own.synchronize();
     assert_eq!((Own.stats().grace_periods, Own.stats().heavy_fences), (1, 0));
     // The caller alone does not count as a reader.
@@ -58,9 +17,8 @@ fn grace_period_without_readers_issues_no_heavy_fence() {
 
 #[test]
 fn sleeping_grace_period_is_woken_once() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const READERS: usize = 4;
-    let _running = deadline();
     let (inside, leave) = (Barrier::new(READERS + 1), Barrier::new(READERS + 1));
     thread::scope(|scope| {
         for _ in 0..READERS {
@@ -83,8 +41,7 @@ fn sleeping_grace_period_is_woken_once() {
 
 #[test]
 fn later_sections_do_not_delay_a_grace_period() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let first = Own::enter();
     let writer = waiting_synchronize::<Own>();
     let (entered, done) = (Barrier::new(2), Barrier::new(2));
@@ -104,15 +61,12 @@ fn later_sections_do_not_delay_a_grace_period() {
 
 #[test]
 fn grace_periods_end_beside_overlapping_sections() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const READERS: u64 = 3;
-    let _running = deadline();
     let stop = AtomicBool::new(false);
     let entries = AtomicU64::new(0);
     let reached = |count| {
-        while entries.load(Acquire) < count && !stop.load(Relaxed) {
-            thread::yield_now();
-        }
+        until(|| entries.load(Acquire) >= count || stop.load(Relaxed));
     };
     thread::scope(|scope| {
         for own in 0..READERS {
@@ -138,41 +92,15 @@ fn grace_periods_end_beside_overlapping_sections() {
 }
 
 #[test]
-fn concurrent_callers_share_grace_periods() {
-    stillpoint::domain! { struct Own; }
-    const CALLERS: u64 = 32;
-    let _running = deadline();
-    let rounds = repetitions(50) as u64;
-    let start = Barrier::new(CALLERS as usize);
-    thread::scope(|scope| {
-        for _ in 0..CALLERS {
-            scope.spawn(|| {
-                drop(Own::enter());
-                start.wait();
-                for _ in 0..rounds {
-                    Own.synchronize();
-                }
-            });
-        }
-    });
-    let stats = Own.stats();
-    assert_eq!(stats.callers, CALLERS * rounds);
-    assert!(stats.grace_periods <= stats.callers, "{stats:?}");
-}
-
-#[test]
 fn callers_during_a_grace_period_share_the_next_one() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const CALLERS: u64 = 31;
-    let _running = deadline();
     let grace_periods = || {
         let before = Own.stats();
         let guard = Own::enter();
         let first = waiting_synchronize::<Own>();
         let others: Vec<_> = (0..CALLERS).map(|_| thread::spawn(|| Own.synchronize())).collect();
-        while Own.stats().callers < before.callers + 1 + CALLERS {
-            thread::yield_now();
-        }
+        until(|| Own.stats().callers >= before.callers + 1 + CALLERS);
         assert_eq!(Own.stats().grace_periods, before.grace_periods);
         assert!(others.iter().all(|other| !other.is_finished()));
         drop(guard);
@@ -188,8 +116,7 @@ fn callers_during_a_grace_period_share_the_next_one() {
 
 #[test]
 fn tried_grace_period_waits_for_no_reader() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     assert!(Own.try_synchronize());
     assert_eq!(Own.stats().grace_periods, 1);
     let cookie = GracePeriod::now_in(Own);
@@ -212,8 +139,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 #[test]
 fn tried_grace_periods_beside_tries_that_fail_elapse() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -237,33 +163,27 @@ fn tried_grace_periods_beside_tries_that_fail_elapse() {
 
 #[test]
 fn tried_grace_periods_beside_other_leaders_elapse() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    thread::scope(|scope| {
-        for caller in 0..8 {
-            scope.spawn(move || {
-                // A grace period with readers issues a fence, and takes some time.
-                Own::register();
-                for _ in 0..repetitions(20_000) {
-                    if caller == 0 {
-                        Own.synchronize();
-                    }
-                    let begin = Instant::now();
-                    assert!(Own.try_synchronize() || begin.elapsed() >= PATIENCE, "nothing blocks it");
-                }
-            });
+    own!(Own);
+    in_threads(8, |caller| {
+        // A grace period with readers issues a fence, and takes some time.
+        Own::register();
+        for _ in 0..repetitions(20_000) {
+            if caller == 0 {
+                Own.synchronize();
+            }
+            let begin = Instant::now();
+            assert!(Own.try_synchronize() || begin.elapsed() >= PATIENCE, "nothing blocks it");
         }
     });
 }
 
 #[test]
 fn writes_before_synchronize_are_visible_after_it() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const CALLERS: usize = 32;
     // Relaxed, all of them: only the grace period orders the first store before the second.
     static WRITTEN: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
     static RETURNED: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
-    let _running = deadline();
     thread::scope(|scope| {
         let writers: Vec<_> = (0..CALLERS)
             .map(|caller| {
@@ -294,36 +214,8 @@ fn writes_before_synchronize_are_visible_after_it() {
 }
 
 #[test]
-fn several_domains_at_once_do_not_deadlock() {
-    stillpoint::domain! { struct One; }
-    stillpoint::domain! { struct Two; }
-    let _running = deadline();
-    thread::scope(|scope| {
-        for _ in 0..3 {
-            // All threads nest the domains in the same order: One outside Two.
-            scope.spawn(|| {
-                for _ in 0..repetitions(500) {
-                    let guard = One::enter();
-                    Two.synchronize();
-                    drop(guard);
-                    One.synchronize();
-                }
-            });
-            scope.spawn(|| {
-                for _ in 0..repetitions(50_000) {
-                    let outer = One::enter();
-                    let inner = Two::enter();
-                    drop((outer, inner));
-                }
-            });
-        }
-    });
-}
-
-#[test]
 fn grace_period_skips_idle_threads_until_they_read() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let visited = || {
         let before = Own.stats();
         Own.synchronize();
@@ -364,8 +256,7 @@ fn grace_period_skips_idle_threads_until_they_read() {
 
 #[test]
 fn grace_period_skips_readers_of_threads_that_have_exited() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let all = Barrier::new(100);
     thread::scope(|scope| {
         let threads = [(); 100].map(|()| {

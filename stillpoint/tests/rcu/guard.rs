@@ -1,17 +1,10 @@
 //! Guards: nesting, overlapping, repinning.
 
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-
-use stillpoint::Domain as _;
-use stillpoint::rcu::{self, Rcu};
-use support::deadline::deadline;
-use support::tracked::Tracked;
-use support::waiting::{waiting, waiting_synchronize};
+use support::prelude::*;
 
 #[test]
 fn section_lasts_until_the_last_guard_drops() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut guards = [Some(Own::enter()), Some(Own::enter()), Some(Own::enter())];
         let writer = waiting_synchronize::<Own>();
@@ -27,40 +20,8 @@ fn section_lasts_until_the_last_guard_drops() {
 }
 
 #[test]
-fn overlapping_guards_form_one_section() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    let mut guard = Own::enter();
-    let writer = waiting_synchronize::<Own>();
-    for _ in 0..1000 {
-        // The new guard exists before the old one is dropped, so there is no moment without a section.
-        guard = Own::enter();
-        assert!(!writer.is_finished());
-    }
-    drop(guard);
-    writer.join().expect("the grace period ends");
-}
-
-#[test]
-fn repin_lets_a_waiting_grace_period_end() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    let mut guard = Own::enter();
-    for _ in 0..10 {
-        let writer = waiting_synchronize::<Own>();
-        guard.repin();
-        writer.join().expect("the grace period ends");
-        assert!(Own::in_read_section());
-    }
-    drop(guard);
-    assert!(!Own::in_read_section());
-}
-
-#[test]
 fn repinned_guard_still_protects() {
-    stillpoint::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
+    own!(Own, DROPS);
     let value = Rcu::new_in(Tracked(&DROPS), Own);
     let mut guard = Own::enter();
     waiting_synchronize_then(|| guard.repin());
@@ -83,8 +44,7 @@ fn repinned_guard_still_protects() {
 
 #[test]
 fn repin_of_a_nested_guard_keeps_the_outer_section() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let outer = Own::enter();
     let mut inner = Own::enter();
     let writer = waiting_synchronize::<Own>();
@@ -100,9 +60,8 @@ fn repin_of_a_nested_guard_keeps_the_outer_section() {
 
 #[test]
 fn domains_do_not_wait_for_each_other() {
-    stillpoint::domain! { struct Read; }
+    own!(Read);
     stillpoint::domain! { struct Written; }
-    let _running = deadline();
     let guard = Read::enter();
     assert!(!Written::in_read_section());
     Written.synchronize();

@@ -1,88 +1,11 @@
 //! Handles on published values: exchanges, empty pointers, values without a size, and the future of a retired value.
 
 use std::fmt::{Debug, Display};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::mpsc;
-use std::task::Waker;
-use std::thread;
 
-use stillpoint::rcu::{GracePeriod, Rcu, RcuOption, Ref, Retired};
-use stillpoint::{EnterSection, TakeBack, qsbr, srcu};
-use support::deadline::deadline;
+use stillpoint::EnterSection;
+use stillpoint::rcu::{RcuOption, Ref, Retired};
 use support::futures::{block_on, poll};
-use support::panics::message;
-use support::time_limit::repetitions;
-use support::tracked::Tracked;
-use support::until::until;
-
-stillpoint::domain! { struct Threads; }
-qsbr::domain! { struct Reporting; }
-
-/// A domain of each kind, as a test uses it.
-trait Flavour: TakeBack {
-    fn make() -> Self;
-    fn within<R>(&self, f: impl FnOnce(&Self::Section) -> R) -> R;
-}
-
-impl Flavour for Threads {
-    fn make() -> Self {
-        Self
-    }
-
-    fn within<R>(&self, f: impl FnOnce(&Self::Section) -> R) -> R {
-        f(&Self::enter())
-    }
-}
-
-impl Flavour for Reporting {
-    fn make() -> Self {
-        Self
-    }
-
-    fn within<R>(&self, f: impl FnOnce(&Self::Section) -> R) -> R {
-        f(&Self::register())
-    }
-}
-
-impl Flavour for srcu::Domain {
-    fn make() -> Self {
-        Self::new()
-    }
-
-    fn within<R>(&self, f: impl FnOnce(&Self::Section) -> R) -> R {
-        f(&self.enter())
-    }
-}
-
-/// Calls a generic test for each flavour.
-macro_rules! each_flavour {
-    ($($name:ident)*) => {$(
-        #[test]
-        fn $name() {
-            let _running = deadline();
-            each::$name::<Threads>();
-            each::$name::<Reporting>();
-            each::$name::<srcu::Domain>();
-        }
-    )*};
-}
-
-each_flavour! {
-    exchange_compares_identity_not_contents
-    concurrent_exchanges_are_all_counted
-    concurrent_updates_with_a_guard_are_all_counted
-    empty_pointer_is_filled_by_one_of_the_writers
-    values_without_a_size_are_dropped_once
-    values_are_dropped_once_however_they_are_disposed_of
-    panicking_destructors_lose_no_other_value
-    concurrent_futures_give_each_value_once
-    taking_before_the_readers_have_left_returns_the_value_later
-}
-
-fn counter() -> &'static AtomicUsize {
-    Box::leak(Box::default())
-}
+use support::prelude::*;
 
 /// Prints what it is, and counts its drop.
 struct Named(&'static str, #[expect(dead_code, reason = "for its drop")] Tracked);
@@ -103,10 +26,26 @@ impl Drop for Bomb {
     }
 }
 
-mod each {
-    use super::*;
+const WRITERS: usize = 4;
 
-    pub fn exchange_compares_identity_not_contents<F: Flavour>() {
+fn updates() -> u64 {
+    repetitions(1000) as u64
+}
+
+/// Returns the value, 0 at first, after each of `WRITERS` threads has called `change` [`updates`] times.
+fn changed_by_threads<F: Flavour>(change: impl Fn(&Rcu<u64, F>, &F::Section) + Sync) -> u64 {
+    let sum = Rcu::new_in(0, F::make());
+    in_threads(WRITERS, |_| {
+        for _ in 0..updates() {
+            sum.domain().within(|section| change(&sum, section));
+        }
+    });
+    sum.into_inner()
+}
+
+#[test]
+fn exchange_compares_identity_not_contents() {
+    fn check<F: Flavour>() {
         let name = Rcu::new_in(String::from("a"), F::make());
         let equal = String::from("a");
         name.domain().clone().within(|section| {
@@ -127,29 +66,12 @@ mod each {
         });
         assert_eq!(name.into_inner(), "b");
     }
+    each_flavour!(check);
+}
 
-    const THREADS: u64 = 4;
-
-    fn updates() -> u64 {
-        repetitions(1000) as u64
-    }
-
-    /// Returns the value, 0 at first, after each of `THREADS` threads has called `change` [`updates`] times.
-    fn changed_by_threads<F: Flavour>(change: impl Fn(&Rcu<u64, F>, &F::Section) + Sync) -> u64 {
-        let sum = Rcu::new_in(0, F::make());
-        thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| {
-                    for _ in 0..updates() {
-                        sum.domain().within(|section| change(&sum, section));
-                    }
-                });
-            }
-        });
-        sum.into_inner()
-    }
-
-    pub fn concurrent_exchanges_are_all_counted<F: Flavour>() {
+#[test]
+fn concurrent_exchanges_are_all_counted() {
+    fn check<F: Flavour>() {
         let sum = changed_by_threads::<F>(|sum, section| {
             let mut seen = sum.load(section);
             let mut new = Box::new(0);
@@ -161,18 +83,26 @@ mod each {
                 }
             }
         });
-        assert_eq!(sum, THREADS * updates());
+        assert_eq!(sum, WRITERS as u64 * updates());
     }
+    each_flavour!(check);
+}
 
-    pub fn concurrent_updates_with_a_guard_are_all_counted<F: Flavour>() {
+#[test]
+fn concurrent_updates_with_a_guard_are_all_counted() {
+    fn check<F: Flavour>() {
         let sum = changed_by_threads::<F>(|sum, section| {
             drop(sum.update_with(section, |sum| sum + 1));
         });
-        assert_eq!(sum, THREADS * updates());
+        assert_eq!(sum, WRITERS as u64 * updates());
     }
+    each_flavour!(check);
+}
 
-    pub fn empty_pointer_is_filled_by_one_of_the_writers<F: Flavour>() {
-        let drops = counter();
+#[test]
+fn empty_pointer_is_filled_by_one_of_the_writers() {
+    fn check<F: Flavour>() {
+        let (drops, _) = counter();
         let slot = RcuOption::empty_in(F::make());
         // Returns the value if another one is published.
         let fill = || {
@@ -213,9 +143,13 @@ mod each {
         assert_eq!(slot.into_inner().map(drop), Some(()));
         assert_eq!(drops.load(Acquire), 3);
     }
+    each_flavour!(check);
+}
 
-    pub fn values_without_a_size_are_dropped_once<F: Flavour>() {
-        let drops = counter();
+#[test]
+fn values_without_a_size_are_dropped_once() {
+    fn check<F: Flavour>() {
+        let (drops, _) = counter();
         let named = |name| -> Box<dyn Display + Send + Sync> { Box::new(Named(name, Tracked(drops))) };
         let text = |value: &dyn Display| value.to_string();
         let value = Rcu::from_box_in(named("a"), F::make());
@@ -254,9 +188,13 @@ mod each {
         assert_eq!(&*string.swap(Some("".into())).unwrap(), "old");
         assert_eq!(string.into_box().as_deref(), Some(""));
     }
+    each_flavour!(check);
+}
 
-    pub fn values_are_dropped_once_however_they_are_disposed_of<F: Flavour>() {
-        let drops = counter();
+#[test]
+fn values_are_dropped_once_however_they_are_disposed_of() {
+    fn check<F: Flavour>() {
+        let (drops, _) = counter();
         let fresh = || Tracked(drops);
         let dropped = || drops.load(Acquire);
         let value = Rcu::new_in(fresh(), F::make());
@@ -296,7 +234,7 @@ mod each {
         assert!(catch_unwind(AssertUnwindSafe(panic)).is_err());
         let exchange = || {
             value.domain().within(|section| {
-                drop(value.compare_exchange(section, &Tracked(counter()), Box::new(fresh())).unwrap_err());
+                drop(value.compare_exchange(section, &Tracked::leaked(), Box::new(fresh())).unwrap_err());
             });
         };
         exchange();
@@ -304,9 +242,37 @@ mod each {
         drop(value);
         assert_eq!(dropped(), 8);
     }
+    each_flavour!(check);
+}
 
-    pub fn panicking_destructors_lose_no_other_value<F: Flavour>() {
-        let drops = counter();
+#[test]
+fn destructors_may_retire_read_and_wait() {
+    struct Parent<F: Flavour>(usize, F, &'static AtomicUsize);
+    impl<F: Flavour> Drop for Parent<F> {
+        fn drop(&mut self) {
+            let child = Rcu::new_in(None, self.1.clone());
+            self.1.within(|section| assert!(child.load(section).is_none()));
+            if let Some(left) = self.0.checked_sub(1) {
+                drop(child.replace(Some(Parent(left, self.1.clone(), self.2))));
+                drop(child.replace(None));
+            }
+            self.1.synchronize();
+            drop(child.replace(None).wait());
+            self.2.fetch_add(1, Release);
+        }
+    }
+    fn check<F: Flavour>() {
+        let ((drops, _), domain) = (counter(), F::make());
+        drop(Rcu::new_in(Some(Parent(50, domain.clone(), drops)), domain).replace(None));
+        until(|| drops.load(Acquire) == 51);
+    }
+    each_flavour!(check);
+}
+
+#[test]
+fn panicking_destructors_lose_no_other_value() {
+    fn check<F: Flavour>() {
+        let (drops, _) = counter();
         let bomb = || Box::new(Bomb(drops));
         let panics = |f: &mut dyn FnMut()| {
             let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
@@ -332,8 +298,12 @@ mod each {
         panics(&mut || drop(value.take()));
         assert_eq!(drops.load(Acquire), 5);
     }
+    each_flavour!(check);
+}
 
-    pub fn concurrent_futures_give_each_value_once<F: Flavour>() {
+#[test]
+fn concurrent_futures_give_each_value_once() {
+    fn check<F: Flavour>() {
         const THREADS: usize = 4;
         const VALUES: usize = 50;
         let value = Rcu::new_in(0, F::make());
@@ -354,8 +324,12 @@ mod each {
         returned.sort_unstable();
         assert!(returned.into_iter().eq(0..=THREADS * VALUES));
     }
+    each_flavour!(check);
+}
 
-    pub fn taking_before_the_readers_have_left_returns_the_value_later<F: Flavour>() {
+#[test]
+fn taking_before_the_readers_have_left_returns_the_value_later() {
+    fn check<F: Flavour>() {
         let value = Rcu::new_in(1, F::make());
         let (send, receive) = mpsc::channel();
         let (sent, leave) = mpsc::channel::<()>();
@@ -391,6 +365,7 @@ mod each {
             assert_eq!(started, 2);
         });
     }
+    each_flavour!(check);
 }
 
 #[test]
@@ -416,7 +391,7 @@ fn update_opens_its_section_in_both_flavours() {
 }
 
 #[test]
-fn pointer_of_a_shared_domain_does_not_need_it_before_the_first_use() {
+fn pointer_needs_its_shared_domain_at_the_first_use_only() {
     static SLOT: RcuOption<u32, srcu::Domain> = RcuOption::empty_in(srcu::Domain::new());
     let _running = deadline();
     let other = srcu::Domain::new();
@@ -437,9 +412,9 @@ fn pointer_of_a_shared_domain_does_not_need_it_before_the_first_use() {
 #[test]
 fn polling_inside_a_section_panics_and_keeps_the_value() {
     let _running = deadline();
-    let drops = counter();
+    let (drops, _) = counter();
     let value = Rcu::new_in(Tracked(drops), Threads);
-    let mut old = value.replace(Tracked(counter())).into_future();
+    let mut old = value.replace(Tracked::leaked()).into_future();
     {
         let _guard = Threads::enter();
         assert!(catch_unwind(AssertUnwindSafe(|| drop(poll(&mut old, Waker::noop())))).is_err());
@@ -469,4 +444,29 @@ fn values_of_size_zero_are_exchanged() {
     let empty: Rcu<[u8], Threads> = Rcu::from_box_in(Box::new([]), Threads);
     assert!(empty.compare_exchange(&guard, empty.load(&guard), Box::new([1])).is_ok());
     assert_eq!(*empty.load(&guard), [1]);
+}
+
+#[test]
+fn references_keep_the_value_and_print_it() {
+    fn check<D: EnterSection<Hazards = ()>>(domain: D) {
+        let (drops, _) = counter();
+        let value = Rcu::new_in((String::from("old"), Tracked(drops)), domain.clone());
+        let (all, part) = (value.read(), Ref::map(value.read(), |value| value.0.as_str()));
+        let retired = value.replace((String::from("new"), Tracked(counter().0))).start();
+        assert!(!retired.is_elapsed());
+        drop(all);
+        assert_eq!((part.len(), format!("{part} {part:?}")), (3, "old \"old\"".into()));
+        let retired = retired.try_take().expect_err("it has a reader");
+        assert_eq!(drops.load(Acquire), 0);
+        drop(part);
+        drop(block_on(retired));
+        assert_eq!(drops.load(Acquire), 1);
+        // A panic in `map` ends the section.
+        let failing = || drop(Ref::map(value.read(), |_| -> &str { panic!("the closure failed") }));
+        assert!(catch_unwind(AssertUnwindSafe(failing)).is_err());
+        domain.synchronize();
+    }
+    own!(Own);
+    check(Own);
+    check(srcu::Domain::new());
 }

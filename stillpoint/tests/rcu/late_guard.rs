@@ -2,63 +2,34 @@
 
 use std::any::type_name;
 use std::ffi::c_void;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
-use std::sync::mpsc;
-use std::time::Duration;
-use std::{ptr, thread};
+use std::sync::atomic::AtomicPtr;
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{self, Guard, RcuDomain};
-use support::child;
-use support::deadline::deadline;
+use stillpoint::rcu::Guard;
+use support::late::{key, leave_to, set, taken};
 use support::owner::{BLOCK, LOCAL, busy, retire_plain, section_elsewhere};
-use support::waiting::waiting_synchronize;
+use support::prelude::*;
 
-/// Creates a key whose destructor runs after that of the domain, since glibc runs them in the order of their creation.
-fn late_key<D: RcuDomain>(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
-    D::register();
-    let mut key = 0;
-    // SAFETY: `key` outlives the call.
-    assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(destructor)) }, 0);
-    key
-}
-
-/// Passes the guard to the destructor of `key`.
-fn leave_to<D: RcuDomain>(key: libc::pthread_key_t, guard: Guard<D>) {
-    let guard = Box::into_raw(Box::new(guard));
-    // SAFETY: the key exists, and its destructor takes this pointer.
-    assert_eq!(unsafe { libc::pthread_setspecific(key, guard.cast()) }, 0);
-}
-
-/// # Safety
-///
-/// `guard` comes from [`leave_to`], and is the destructor's argument.
-unsafe fn late_guard<D: RcuDomain>(guard: *mut c_void) -> Guard<D> {
-    // SAFETY: from a box. The destructor runs once, on the guard's thread.
-    *unsafe { Box::from_raw(guard.cast()) }
+/// Creates a key whose destructor runs after that of the domain, since glibc runs them in the order of their
+/// creation.
+fn late_key<D: StaticDomain<Section = Guard<D>>>(
+    destructor: unsafe extern "C" fn(*mut c_void),
+) -> libc::pthread_key_t {
+    Guard::<D>::register();
+    key(destructor)
 }
 
 #[test]
 fn late_guard_drop_gives_the_reader_back_after_the_bookkeeping() {
-    stillpoint::domain! { struct Own; }
-    static DROPS: AtomicU64 = AtomicU64::new(0);
-    struct Counts;
-    impl Drop for Counts {
-        fn drop(&mut self) {
-            DROPS.fetch_add(1, Release);
-        }
-    }
+    own!(Own, DROPS);
     unsafe extern "C" fn drop_guard(guard: *mut c_void) {
         // SAFETY: the guard of the thread below.
-        drop(unsafe { late_guard::<Own>(guard) });
+        drop(unsafe { taken::<Guard<Own>>(guard) });
     }
-    let _running = deadline();
     let key = late_key::<Own>(drop_guard);
     let owner = thread::spawn(move || {
         let busy = busy::<Own>();
         let leave = section_elsewhere::<Own>();
-        Own.retire_with(Box::new(Counts), LOCAL);
+        Own.retire_with(Box::new(Tracked(&DROPS)), LOCAL);
         retire_plain::<Own>(BLOCK - 1);
         let writer = waiting_synchronize::<Own>();
         let guard = Own::enter();
@@ -84,21 +55,16 @@ fn late_guard_drop_ends_a_reported_stall() {
     static REPORTED: AtomicU64 = AtomicU64::new(0);
     unsafe extern "C" fn drop_guard(guard: *mut c_void) {
         // SAFETY: the guard of the thread below.
-        let guard = unsafe { late_guard::<Own>(guard) };
+        let guard = unsafe { taken::<Guard<Own>>(guard) };
         assert!(Own::in_read_section());
         // A nested section of another destructor.
         drop(Own::enter());
-        while REPORTED.load(Acquire) == 0 {
-            thread::yield_now();
-        }
+        until(|| REPORTED.load(Acquire) != 0);
         drop(guard);
         assert!(!Own::in_read_section());
         drop(Own::enter());
     }
-    if !child::is_alone(late_guard_drop_ends_a_reported_stall) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     rcu::set_stall_timeout(Some(Duration::from_millis(10)));
     rcu::set_stall_hook(Box::new(|stall| {
         if stall.domain() == type_name::<Own>() {
@@ -131,17 +97,16 @@ fn late_guard_drop_ends_a_reported_stall() {
 
 #[test]
 fn repin_of_a_late_guard_keeps_the_reader() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     static REPINNED: Barrier = Barrier::new(2);
     static SEEN: Barrier = Barrier::new(2);
     unsafe extern "C" fn repin(guard: *mut c_void) {
         // SAFETY: the guard of the thread below.
-        let mut guard = unsafe { late_guard::<Own>(guard) };
+        let mut guard = unsafe { taken::<Guard<Own>>(guard) };
         guard.repin();
         REPINNED.wait();
         SEEN.wait();
     }
-    let _running = deadline();
     let key = late_key::<Own>(repin);
     let ends = thread::spawn(move || {
         let guard = Own::enter();
@@ -162,7 +127,7 @@ fn repin_of_a_late_guard_keeps_the_reader() {
 
 #[test]
 fn late_destructor_that_defers_gets_a_queue_of_its_own() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     static CALLS: AtomicU64 = AtomicU64::new(0);
     static CLAIMED: Barrier = Barrier::new(2);
     unsafe extern "C" fn defer(_: *mut c_void) {
@@ -173,12 +138,10 @@ fn late_destructor_that_defers_gets_a_queue_of_its_own() {
         // With that, both have been used.
         CLAIMED.wait();
     }
-    let _running = deadline();
     let key = thread::spawn(|| late_key::<Own>(defer)).join().expect("no panic");
     let late = thread::spawn(move || {
         Own.call(|| _ = CALLS.fetch_add(1, Relaxed));
-        // SAFETY: the key exists; its destructor ignores the value.
-        assert_eq!(unsafe { libc::pthread_setspecific(key, std::ptr::dangling()) }, 0);
+        set(key, ptr::dangling_mut());
     });
     // The late destructor runs, so the thread has given its reader back.
     CLAIMED.wait();
@@ -197,7 +160,7 @@ fn late_destructor_that_defers_gets_a_queue_of_its_own() {
 
 #[test]
 fn late_flush_keeps_the_reader_until_its_end() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     static GUARD: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
     static NEW_READERS: AtomicU64 = AtomicU64::new(u64::MAX);
     /// Registers another thread, which keeps its reader. Returns by how many the readers have become more.
@@ -212,26 +175,22 @@ fn late_flush_keeps_the_reader_until_its_end() {
         registers.recv().expect("the thread registers");
         Own.stats().readers - readers
     }
-    struct DropsGuard;
-    impl Drop for DropsGuard {
-        fn drop(&mut self) {
-            // SAFETY: `flush` has stored the guard of this thread.
-            drop(unsafe { late_guard::<Own>(GUARD.swap(ptr::null_mut(), Relaxed)) });
-            NEW_READERS.store(register_another(), Release);
-        }
-    }
+    let drops_guard = || {
+        // SAFETY: `flush` has stored the guard of this thread.
+        drop(unsafe { taken::<Guard<Own>>(GUARD.swap(ptr::null_mut(), Relaxed)) });
+        NEW_READERS.store(register_another(), Release);
+    };
     unsafe extern "C" fn flush(guard: *mut c_void) {
         // No reader is free after this.
         while register_another() == 0 {}
         GUARD.store(guard, Relaxed);
         Own.flush();
     }
-    let _running = deadline();
     let key = late_key::<Own>(flush);
     let owner = thread::spawn(move || {
         let busy = busy::<Own>();
         let leave = section_elsewhere::<Own>();
-        Own.retire_with(Box::new(DropsGuard), LOCAL);
+        Own.retire_with(Box::new(OnDrop(drops_guard)), LOCAL);
         // Begins a grace period for it.
         retire_plain::<Own>(BLOCK - 1);
         let writer = waiting_synchronize::<Own>();

@@ -1,30 +1,20 @@
 //! Limits: which callers they block, and until when.
 
 use std::any::type_name;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{self, Limits};
-use stillpoint::srcu;
-use support::callbacks::counter;
-use support::child;
-use support::deadline::deadline;
-use support::owner::busy;
-use support::until::{until, until_quick};
+use stillpoint::{Domain, hazard};
+use support::futures::{Wakes, block_on, poll, waker};
+use support::owner::{busy, section_elsewhere};
+use support::prelude::*;
 
 const LIMIT: u64 = 1000;
-const LIMITS: Limits = Limits { count: LIMIT, bytes: 1 << 30 };
+const LIMITS: Limits = Limits { count: LIMIT, bytes: 1 << 30, blocks: true };
 
 #[test]
 fn callback_that_defers_above_the_limit_does_not_wait() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     stillpoint::domain! { struct Other; }
     static HOLDS: AtomicBool = AtomicBool::new(false);
-    let _running = deadline();
     Own.set_limits(LIMITS);
     Other.set_limits(LIMITS);
     // The other domain's worker is busy, so that its backlog grows too.
@@ -47,8 +37,8 @@ fn callback_that_defers_above_the_limit_does_not_wait() {
 
 #[test]
 fn raised_limit_wakes_a_throttled_caller() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
+    assert_eq!(Limits::default(), Limits { count: 1 << 17, bytes: 64 << 20, blocks: true });
     // By itself a caller continues after ten seconds.
     until(|| {
         Own.set_limits(LIMITS);
@@ -67,13 +57,12 @@ fn raised_limit_wakes_a_throttled_caller() {
     });
 }
 
-/// A caller that may be inside a section, or is inside one of another domain, is throttled for a moment at a time: the
-/// worker may wait for it.
+/// A caller that may be inside a section, or is inside one of another domain, is throttled for a moment at a time:
+/// the worker may wait for it.
 #[test]
 fn caller_that_may_be_inside_goes_on_soon() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     stillpoint::domain! { struct Other; }
-    let _running = deadline();
     Own.set_limits(LIMITS);
     // By itself each of them would wait for ten seconds.
     const LIMITED: Duration = Duration::from_secs(8);
@@ -103,10 +92,7 @@ fn stall_hook_that_defers_above_the_limit_does_not_wait() {
     stillpoint::domain! { struct Own; }
     stillpoint::domain! { struct Stalls; }
     static HAS_DEFERRED: AtomicBool = AtomicBool::new(false);
-    if !child::is_alone(stall_hook_that_defers_above_the_limit_does_not_wait) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     Own.set_limits(LIMITS);
     let busy = busy::<Own>();
     rcu::set_stall_timeout(Some(Duration::from_millis(1)));
@@ -129,43 +115,33 @@ fn stall_hook_that_defers_above_the_limit_does_not_wait() {
 
 #[test]
 fn callers_outside_sections_are_throttled() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     let (calls, call) = counter();
     Own.set_limits(LIMITS);
-    let (inside, stop) = (Barrier::new(2), AtomicBool::new(false));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let guard = Own::enter();
-            inside.wait();
-            until(|| stop.load(Acquire));
-            drop(guard);
-        });
-        inside.wait();
-        let writer = scope.spawn(|| (0..5 * LIMIT).for_each(|_| Own.call(call)));
-        let mut stats = Own.stats();
-        until(|| {
-            stats = Own.stats();
-            stats.limit_waits != 0
-        });
-        // The writer notices after a block.
-        assert!(stats.queued <= LIMIT + 64, "{stats}");
-        // Inside a section it is only counted.
-        let guard = Own::enter();
-        (0..5 * LIMIT).for_each(|_| Own.call(call));
-        assert!(Own.stats().queued >= 5 * LIMIT);
-        drop(guard);
-        assert_eq!(calls.load(Acquire), 0);
-        stop.store(true, Release);
-        writer.join().expect("no panic");
+    let leave = section_elsewhere::<Own>();
+    let writer = thread::spawn(move || (0..5 * LIMIT).for_each(|_| Own.call(call)));
+    let mut stats = Own.stats();
+    until(|| {
+        stats = Own.stats();
+        stats.limit_waits != 0
     });
+    // The writer notices after a block.
+    assert!(stats.queued <= LIMIT + 64, "{stats}");
+    // Inside a section it is only counted.
+    let guard = Own::enter();
+    (0..5 * LIMIT).for_each(|_| Own.call(call));
+    assert!(Own.stats().queued >= 5 * LIMIT);
+    drop(guard);
+    assert_eq!(calls.load(Acquire), 0);
+    leave();
+    writer.join().expect("no panic");
     Own.barrier();
     assert_eq!(calls.load(Acquire) as u64, 10 * LIMIT);
 }
 
 #[test]
 fn stalled_reader_keeps_a_writer_under_the_byte_limit() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const SIZE: usize = 10_000;
     const BYTES: u64 = 4 << 20;
     static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -182,7 +158,6 @@ fn stalled_reader_keeps_a_writer_under_the_byte_limit() {
             WAITING.fetch_sub(SIZE, Relaxed);
         }
     }
-    let _running = deadline();
     Own.set_limits(Limits { bytes: BYTES, ..Limits::default() });
     // Where threads wait for a CPU for ten seconds, a writer overruns the limit.
     until(|| {
@@ -221,4 +196,140 @@ fn stalled_reader_keeps_a_writer_under_the_byte_limit() {
         assert!(peak <= bound || !is_in_time, "{peak} bytes waited, more than {bound}");
         is_in_time
     });
+}
+
+#[test]
+fn call_above_a_limit_that_does_not_block_is_counted() {
+    fn check<D: Domain>(domain: &D) {
+        let name = type_name::<D>();
+        assert!(domain.is_below_limit(), "{name}");
+        domain.set_limits(Limits { blocks: false, ..LIMITS });
+        let (end, ended) = channel::<()>();
+        domain.call(move || _ = ended.recv().expect_err("the sender is dropped"));
+        let begin = Instant::now();
+        (0..20 * LIMIT).for_each(|_| domain.call(|| ()));
+        let (stats, time) = (domain.stats(), begin.elapsed());
+        assert!(stats.queued > 10 * LIMIT && stats.limit_overruns >= 100, "{name}: {stats}");
+        assert!(!domain.is_below_limit(), "{name}");
+        assert_eq!(stats.limit_waits, 0, "{name}");
+        assert!(time < Duration::from_secs(5), "{name}: {time:?}");
+        drop(end);
+        domain.barrier();
+        assert!(domain.is_below_limit(), "{name}");
+    }
+    own!(Own);
+    check(&Own);
+    stillpoint::qsbr_domain! { struct Quiescent; }
+    check(&Quiescent);
+    hazard::domain! { struct Hazards; }
+    check(&Hazards);
+    check(&srcu::Domain::new());
+}
+
+#[test]
+fn blocked_caller_goes_on_when_calls_need_not_block() {
+    own!(Own);
+    Own.set_limits(LIMITS);
+    let busy = busy::<Own>();
+    let caller = thread::spawn(|| (0..2 * LIMIT).for_each(|_| Own.call(|| ())));
+    until(|| Own.stats().limit_waits != 0);
+    let begin = Instant::now();
+    Own.set_limits(Limits { blocks: false, ..LIMITS });
+    caller.join().expect("no panic");
+    assert!(begin.elapsed() < Duration::from_secs(8));
+    drop(busy);
+    Own.barrier();
+}
+
+/// Above its limit until the result is dropped.
+fn above_limit<D: Domain>(domain: &D) -> Sender<()> {
+    domain.set_limits(Limits { blocks: false, ..LIMITS });
+    let (end, ended) = channel::<()>();
+    domain.call(move || _ = ended.recv().expect_err("the sender is dropped"));
+    (0..2 * LIMIT).for_each(|_| domain.call(|| ()));
+    assert!(!domain.is_below_limit());
+    end
+}
+
+#[test]
+fn futures_are_ready_below_the_limit_and_not_above() {
+    const FUTURES: usize = if cfg!(miri) { 100 } else { 100_000 };
+    let _running = deadline();
+    let domain = srcu::Domain::new();
+    let end = above_limit(&domain);
+    let (wakes, waker) = Wakes::new();
+    let mut futures: Vec<_> = (0..FUTURES).map(|_| domain.below_limit()).collect();
+    futures.iter_mut().for_each(|future| assert!(poll(future, &waker).is_pending()));
+    // Those that are dropped are not woken.
+    futures.truncate(FUTURES / 2);
+    drop(end);
+    until(|| wakes.get() == FUTURES / 2);
+    futures.iter_mut().for_each(|future| assert!(poll(future, &waker).is_ready()));
+    drop(futures);
+    assert_eq!(wakes.get(), FUTURES / 2);
+    // Ready at once.
+    block_on(domain.below_limit());
+}
+
+/// Tasks that each make a change when they may, although each change exceeds the limit.
+#[test]
+fn futures_go_on_one_after_the_other_while_each_exceeds_the_limit() {
+    const SIZE: usize = 1 << 20;
+    let _running = deadline();
+    let domain = srcu::Domain::new();
+    domain.set_limits(Limits { bytes: SIZE as u64, blocks: false, ..Limits::default() });
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    block_on(domain.below_limit());
+                    domain.retire_with(Box::new(0_u8), DeferOptions::new().heap_bytes(SIZE));
+                    done.fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    domain.barrier();
+    assert_eq!(done.load(Relaxed), 400);
+}
+
+#[test]
+fn wakers_that_panic_or_block_do_not_delay_futures_below_the_limit() {
+    let _running = deadline();
+    let domain = srcu::Domain::new();
+    let end = above_limit(&domain);
+    let (release, released) = channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let blocks = waker(move || _ = released.lock().map(|released| released.recv()));
+    let panics = waker(|| panic!("on purpose"));
+    let (wakes, waker) = Wakes::new();
+    let mut hostile: Vec<_> = (0..4).map(|_| domain.below_limit()).collect();
+    for (future, waker) in hostile.iter_mut().zip([&panics, &blocks, &panics, &blocks]) {
+        assert!(poll(future, waker).is_pending());
+    }
+    let mut future = domain.below_limit();
+    assert!(poll(&mut future, &waker).is_pending());
+    drop(end);
+    // Callbacks run, whatever the wakers do.
+    domain.barrier();
+    assert!(poll(&mut future, &waker).is_ready());
+    block_on(domain.below_limit());
+    drop(release);
+    until(|| wakes.get() == 1);
+}
+
+#[test]
+fn raised_limit_wakes_futures() {
+    let _running = deadline();
+    let domain = srcu::Domain::new();
+    let end = above_limit(&domain);
+    let (wakes, waker) = Wakes::new();
+    let mut futures: Vec<_> = (0..100).map(|_| domain.below_limit()).collect();
+    futures.iter_mut().for_each(|future| assert!(poll(future, &waker).is_pending()));
+    domain.set_limits(Limits { blocks: false, ..Limits::default() });
+    until(|| wakes.get() == 100);
+    futures.iter_mut().for_each(|future| assert!(poll(future, &waker).is_ready()));
+    drop(end);
+    domain.barrier();
 }

@@ -1,28 +1,14 @@
-//! Destructors that the retiring thread runs: they delay callbacks of this thread only. The tests observe the workers of
-//! the process, so each has a process of its own.
+//! Destructors that the retiring thread runs: they delay callbacks of this thread only. The tests observe the workers
+//! of the process, so each has a process of its own.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::sync::mpsc::{Sender, channel};
-use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::fs;
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{DeferOptions, RcuDomain};
-use support::child;
-use support::deadline::deadline;
-
-/// Calls a function when it is dropped.
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
+use support::prelude::*;
 
 /// Runs `f` in a destructor on this thread, and returns its result.
-fn run_locally<D: RcuDomain, R: Send + 'static>(f: fn() -> R) -> R {
+fn run_locally<D: StaticDomain, R: Send + 'static>(f: fn() -> R) -> R {
     let own = thread::current().id();
     let (ended, has_ended) = channel::<Option<R>>();
     let retire = |ended: Sender<_>| {
@@ -44,10 +30,7 @@ fn run_locally<D: RcuDomain, R: Send + 'static>(f: fn() -> R) -> R {
 #[test]
 fn local_destructor_may_wait_for_another_threads_callback() {
     stillpoint::domain! { struct Own; }
-    if !child::is_alone(local_destructor_may_wait_for_another_threads_callback) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     run_locally::<Own, _>(|| {
         let (called, is_called) = channel();
         let other = thread::spawn(|| Own.call(move || called.send(()).expect("the destructor waits")));
@@ -85,10 +68,7 @@ fn growth(before: &Workers, after: Workers) -> u64 {
 #[test]
 fn worker_sleeps_while_a_local_destructor_runs() {
     stillpoint::domain! { struct Own; }
-    if !child::is_alone(worker_sleeps_while_a_local_destructor_runs) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     let (barrier, ended, ran, all) = run_locally::<Own, _>(|| {
         let barrier = thread::spawn(|| {
             Own.barrier();
@@ -115,10 +95,7 @@ fn worker_sleeps() -> Workers {
 fn nested_retirements_do_not_each_wake_the_worker() {
     stillpoint::domain! { struct Own; }
     const COUNT: u32 = 5_000;
-    if !child::is_alone(nested_retirements_do_not_each_wake_the_worker) {
-        return;
-    }
-    let _running = deadline();
+    alone!();
     let (sleeps, time) = run_locally::<Own, _>(|| {
         let (before, begin) = (worker_sleeps(), Instant::now());
         for number in 0..COUNT {

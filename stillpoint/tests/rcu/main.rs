@@ -8,7 +8,6 @@
 mod atomic;
 mod barriers;
 mod blocking_wakers;
-mod bounded;
 mod bounded_threads;
 mod callbacks;
 mod cookie;
@@ -23,8 +22,6 @@ mod limits;
 mod local;
 mod own_destructors;
 mod pointer;
-mod reclaim;
-mod references;
 // Elsewhere than on Linux signal handlers may not use the library.
 #[cfg(not(stillpoint_portable))]
 mod signals;

@@ -1,28 +1,16 @@
 //! Destructors that the retiring thread runs, and that begin a read-side critical section or end one.
 
-use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU64, Ordering::*};
-
-use stillpoint::Domain as _;
 use stillpoint::rcu::Guard;
-use support::deadline::deadline;
 use support::owner::{BLOCK, LOCAL, busy, retire_plain, section_elsewhere};
-use support::waiting::waiting_synchronize;
+use support::prelude::*;
 
 #[test]
 fn repin_beside_a_guard_of_a_destructor_keeps_both() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     thread_local! { static HELD: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) }; }
-    struct Enters;
-    impl Drop for Enters {
-        fn drop(&mut self) {
-            HELD.set(Some(Own::enter()));
-        }
-    }
-    let _running = deadline();
     let _busy = busy::<Own>();
     let leave = section_elsewhere::<Own>();
-    Own.retire_with(Box::new(Enters), LOCAL);
+    Own.retire_with(Box::new(OnDrop(|| HELD.set(Some(Own::enter())))), LOCAL);
     retire_plain::<Own>(BLOCK - 1);
     let writer = waiting_synchronize::<Own>();
     let mut guard = Own::enter();
@@ -39,19 +27,15 @@ fn repin_beside_a_guard_of_a_destructor_keeps_both() {
 
 #[test]
 fn section_begun_by_a_destructor_delays_its_own_thread() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     thread_local! { static HELD: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) }; }
     static BEFORE: AtomicU64 = AtomicU64::new(0);
-    struct Enters;
-    impl Drop for Enters {
-        fn drop(&mut self) {
-            HELD.set(Some(Own::enter()));
-            BEFORE.store(Own.stats().grace_periods, Relaxed);
-        }
-    }
-    let _running = deadline();
     let _busy = busy::<Own>();
-    Own.retire_with(Box::new(Enters), LOCAL);
+    let enters = OnDrop(|| {
+        HELD.set(Some(Own::enter()));
+        BEFORE.store(Own.stats().grace_periods, Relaxed);
+    });
+    Own.retire_with(Box::new(enters), LOCAL);
     // This is the only thread, so its bookkeeping completes a grace period; the next one runs the destructor first.
     retire_plain::<Own>(2 * BLOCK - 1);
     let after = Own.stats().grace_periods;
@@ -62,36 +46,24 @@ fn section_begun_by_a_destructor_delays_its_own_thread() {
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn signal_after_a_destructor_left_the_section_runs_none() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     thread_local! {
         static HELD: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) };
         static HANDLES: Cell<bool> = const { Cell::new(false) };
     }
     static IN_HANDLER: AtomicU64 = AtomicU64::new(0);
-    struct Leaves;
-    impl Drop for Leaves {
-        fn drop(&mut self) {
-            HELD.set(None);
-        }
-    }
-    struct Counts;
-    impl Drop for Counts {
-        fn drop(&mut self) {
-            IN_HANDLER.fetch_add(HANDLES.get().into(), Relaxed);
-        }
-    }
     extern "C" fn handle(_: libc::c_int) {
         HANDLES.set(true);
         drop(Own::enter());
         HANDLES.set(false);
     }
-    let _running = deadline();
     // SAFETY: the handler only reads.
     unsafe { libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t) };
     let _busy = busy::<Own>();
     let leave = section_elsewhere::<Own>();
-    Own.retire_with(Box::new(Leaves), LOCAL);
-    (1..BLOCK).for_each(|_| Own.retire_with(Box::new(Counts), LOCAL));
+    Own.retire_with(Box::new(OnDrop(|| HELD.set(None))), LOCAL);
+    let counts = || _ = IN_HANDLER.fetch_add(HANDLES.get().into(), Relaxed);
+    (1..BLOCK).for_each(|_| Own.retire_with(Box::new(OnDrop(counts)), LOCAL));
     let writer = waiting_synchronize::<Own>();
     HELD.set(Some(Own::enter()));
     retire_plain::<Own>(BLOCK - 1);

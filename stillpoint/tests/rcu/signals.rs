@@ -1,20 +1,12 @@
 //! Signal handlers that read at any moment of the interrupted thread.
 
-use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::{mem, thread};
-
 use libc::c_int;
-use stillpoint::Domain as _;
-use stillpoint::rcu::Rcu;
-use support::deadline::deadline;
+use support::prelude::*;
 use support::signals::{expect, install, interrupt, send};
-use support::tracked::Tracked;
 
 #[test]
 fn signal_handlers_may_read_at_any_moment() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     static VALUE: OnceLock<Rcu<Tracked, Own>> = OnceLock::new();
     /// Handlers that ran between sections and inside one.
     static MOMENTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -48,7 +40,6 @@ fn signal_handlers_may_read_at_any_moment() {
         expect(Own::in_read_section() == was_inside);
     }
 
-    let _running = deadline();
     let value = VALUE.get_or_init(|| Rcu::new_in(Tracked::leaked(), Own));
     let read = |round| {
         if round % 3 == 0 {
@@ -78,93 +69,46 @@ fn signal_handlers_may_read_at_any_moment() {
 }
 
 #[test]
-fn signals_do_not_affect_a_wait_for_readers() {
-    stillpoint::domain! { struct Own; }
-    static HANDLED: AtomicUsize = AtomicUsize::new(0);
-    extern "C" fn count(_signal: c_int) {
-        HANDLED.fetch_add(1, Release);
-    }
-    let _running = deadline();
-    let signal = install(2, count);
-    let guard = Own::enter();
-    let writers = [(); 3].map(|()| thread::spawn(|| Own.synchronize()));
-    while Own.stats().sleeps == 0 || Own.stats().callers < writers.len() as u64 {
-        thread::yield_now();
-    }
-    for round in 1..=1000 {
-        for writer in &writers {
-            send(signal, writer);
-        }
-        while HANDLED.load(Acquire) < round * writers.len() {
-            thread::yield_now();
-        }
-        assert!(writers.iter().all(|writer| !writer.is_finished()));
-    }
-    drop(guard);
-    for writer in writers {
-        writer.join().expect("the grace period ends");
-    }
-}
-
-#[test]
-fn signal_handlers_may_read_during_synchronize() {
-    stillpoint::domain! { struct Own; }
+fn signal_handlers_may_read_in_threads_that_wait() {
     static READS: AtomicUsize = AtomicUsize::new(0);
+    own!(Own);
     extern "C" fn read(_signal: c_int) {
         drop(Own::enter());
         READS.fetch_add(1, Release);
     }
-    let _running = deadline();
-    let signal = install(3, read);
-    for _ in 0..20 {
-        let guard = Own::enter();
-        let before = Own.stats().sleeps;
-        let writer = thread::spawn(|| {
+    let signal = install(2, read);
+    let guard = Own::enter();
+    let writers = [(); 3].map(|()| {
+        thread::spawn(|| {
             Own::register();
             Own.synchronize();
-        });
-        while Own.stats().sleeps == before {
-            thread::yield_now();
-        }
-        for _ in 0..100 {
-            let reads = READS.load(Acquire);
-            send(signal, &writer);
-            while READS.load(Acquire) == reads {
-                thread::yield_now();
-            }
-        }
-        drop(guard);
-        writer.join().expect("the grace period ends");
+        })
+    });
+    until(|| Own.stats().sleeps != 0 && Own.stats().callers == writers.len() as u64);
+    for round in 1..=1000 {
+        writers.iter().for_each(|writer| send(signal, writer));
+        until(|| READS.load(Acquire) == round * writers.len());
+        assert!(writers.iter().all(|writer| !writer.is_finished()));
     }
+    drop(guard);
+    writers.into_iter().for_each(|writer| writer.join().expect("the grace period ends"));
 }
 
 #[test]
 fn worker_handles_no_process_signals() {
-    stillpoint::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    /// Signals that the worker does not block, seen from a destructor.
-    static OPEN: AtomicUsize = AtomicUsize::new(usize::MAX);
-    struct LooksAtTheMask;
-    impl Drop for LooksAtTheMask {
-        fn drop(&mut self) {
-            // SAFETY: the set is plain data, which the call only writes.
-            let blocked = unsafe {
-                let mut blocked: libc::sigset_t = mem::zeroed();
-                libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut blocked);
-                blocked
-            };
-            let asynchronous = [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1, libc::SIGCHLD, libc::SIGRTMIN()];
-            // SAFETY: the set is initialized.
-            let open =
-                asynchronous.iter().filter(|&&signal| unsafe { libc::sigismember(&blocked, signal) } == 0);
-            OPEN.store(open.count(), Relaxed);
-            DROPS.fetch_add(1, Release);
-        }
-    }
-    let _running = deadline();
-    drop(Rcu::new_in(Some(LooksAtTheMask), Own).replace(None));
-    while DROPS.load(Acquire) == 0 {
-        thread::yield_now();
-    }
-    assert_eq!(OPEN.load(Relaxed), 0);
+    own!(Own);
+    let (sender, receiver) = channel();
+    Own.call(move || {
+        // SAFETY: the set is plain data, which the call only writes.
+        let blocked = unsafe {
+            let mut blocked: libc::sigset_t = mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut blocked);
+            blocked
+        };
+        let asynchronous = [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1, libc::SIGCHLD, libc::SIGRTMIN()];
+        // SAFETY: the set is initialized.
+        let is_open = |signal: &&c_int| unsafe { libc::sigismember(&blocked, **signal) } == 0;
+        sender.send(asynchronous.iter().filter(is_open).count()).expect("the test listens");
+    });
+    assert_eq!(receiver.recv().expect("the callback runs"), 0);
 }

@@ -1,17 +1,7 @@
 //! Deferred work of which the caller vouches for the types, and `flush`.
 
-use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::thread;
-use std::time::Duration;
-
-use stillpoint::Domain as _;
-use stillpoint::rcu::{self, DeferOptions};
-use stillpoint::srcu;
 use support::counting::allocations;
-use support::deadline::deadline;
-use support::tracked::Tracked;
-use support::until::{until, until_quick};
+use support::prelude::*;
 
 const LOCAL: DeferOptions = DeferOptions::new().run_on_retiring_thread();
 
@@ -31,9 +21,7 @@ fn pointer(counter: &'static AtomicUsize) -> *mut () {
 
 #[test]
 fn raw_pointer_is_dropped_once_and_counts() {
-    stillpoint::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
+    own!(Own, DROPS);
     let guard = Own::enter();
     for options in [DeferOptions::new(), LOCAL.heap_bytes(24)] {
         // SAFETY: the counter lives for ever.
@@ -50,10 +38,8 @@ fn raw_pointer_is_dropped_once_and_counts() {
 
 #[test]
 fn raw_pointer_needs_no_allocation() {
-    stillpoint::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    own!(Own, DROPS);
     const COUNT: usize = 10_000;
-    let _running = deadline();
     Own::register();
     let before = allocations();
     for _ in 0..COUNT {
@@ -69,11 +55,10 @@ fn raw_pointer_needs_no_allocation() {
 
 #[test]
 fn panic_of_a_drop_function_is_counted() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     unsafe fn fail(_: *mut ()) {
         panic!("expected: a drop function panics");
     }
-    let _running = deadline();
     let before = Own.stats().panics;
     // SAFETY: `fail` does not use the pointer.
     unsafe { Own.retire_raw_with(ptr::null_mut(), 0, fail, DeferOptions::new()) };
@@ -83,9 +68,7 @@ fn panic_of_a_drop_function_is_counted() {
 
 #[test]
 fn flush_runs_what_the_thread_may_run() {
-    stillpoint::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
+    own!(Own, DROPS);
     for _ in 0..100 {
         Own.retire_with(Box::new(Tracked(&DROPS)), LOCAL);
     }
@@ -96,8 +79,7 @@ fn flush_runs_what_the_thread_may_run() {
 
 #[test]
 fn flush_of_an_idle_thread_leaves_nothing() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     assert!(!Own.flush());
     assert_eq!(Own.stats().readers, 0);
     drop(Own::enter());
@@ -107,9 +89,7 @@ fn flush_of_an_idle_thread_leaves_nothing() {
 
 #[test]
 fn flush_inside_a_section_returns_at_once() {
-    stillpoint::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
+    own!(Own, DROPS);
     let guard = Own::enter();
     Own.retire_with(Box::new(Tracked(&DROPS)), LOCAL);
     for _ in 0..100 {
@@ -123,9 +103,7 @@ fn flush_inside_a_section_returns_at_once() {
 
 #[test]
 fn flush_does_not_wait_for_other_readers() {
-    stillpoint::domain! { struct Own; }
-    static DROPS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
+    own!(Own, DROPS);
     thread::scope(|scope| {
         let guard = Own::enter();
         let flushed = scope.spawn(|| {
@@ -141,21 +119,16 @@ fn flush_does_not_wait_for_other_readers() {
 }
 
 #[test]
-fn flush_ends_the_delay_of_lazy_callbacks() {
-    stillpoint::domain! { struct Own; }
+fn flush_leaves_callbacks_to_the_worker() {
+    own!(Own);
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    let _running = deadline();
     let domain = srcu::Domain::new();
     let call = || _ = CALLS.fetch_add(1, Release);
-    // By themselves they wait for ten seconds.
-    until_quick(Duration::from_secs(8), || {
-        CALLS.store(0, Relaxed);
-        Own.call_with(call, DeferOptions::new().lazy());
-        domain.call_with(call, DeferOptions::new().lazy());
-        // The worker runs them, as this thread may not.
-        until(|| !Own.flush() & !domain.flush());
-        assert_eq!(CALLS.load(Acquire), 2);
-    });
+    Own.call(call);
+    domain.call(call);
+    // This thread may not run them.
+    until(|| !Own.flush() & !domain.flush());
+    assert_eq!(CALLS.load(Acquire), 2);
 }
 
 #[test]
@@ -176,7 +149,7 @@ fn flush_of_a_sleepable_domain_covers_all_threads() {
 
 #[test]
 fn callback_may_defer_enter_and_flush() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     struct Again(usize);
     impl Drop for Again {
@@ -189,7 +162,6 @@ fn callback_may_defer_enter_and_flush() {
             }
         }
     }
-    let _running = deadline();
     drop(Again(100));
     until(|| {
         Own.flush();

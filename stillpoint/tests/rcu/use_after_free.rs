@@ -2,16 +2,10 @@
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::task::{Context, Waker};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{Guard, Rcu, RcuDomain, Retired};
-use support::deadline::deadline;
+use stillpoint::rcu::{Guard, Retired};
+use support::prelude::*;
 use support::store_buffer::StoreBuffer;
-use support::tracked::Tracked;
 
 const READERS: usize = 4;
 const TIME: Duration = Duration::from_millis(1500);
@@ -21,7 +15,7 @@ fn fresh() -> Tracked {
 }
 
 /// Loads the value, and checks `times` times that it has not been dropped.
-fn read<D: RcuDomain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, times: usize) {
+fn read<D: StaticDomain<Section = Guard<D>>>(value: &Rcu<Tracked, D>, guard: &Guard<D>, times: usize) {
     let drops = value.load(guard).0;
     for time in 0..times {
         if time % 64 == 63 {
@@ -32,7 +26,7 @@ fn read<D: RcuDomain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, times: usize) {
 }
 
 /// Reads in several ways while one writer calls `dispose` again and again.
-fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
+fn stress<D: StaticDomain<Section = Guard<D>>>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
     let _running = deadline();
     let value = Rcu::new_in(fresh(), domain);
     let stop = AtomicBool::new(false);
@@ -48,13 +42,13 @@ fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
                         if round % 16 < 4 {
                             buffer.fill();
                         }
-                        let mut guard = D::enter();
+                        let mut guard = Guard::<D>::enter();
                         match round % 4 {
                             0 => read(value, &guard, 1),
                             1 => read(value, &guard, 300),
                             2 => {
                                 let drops = value.load(&guard).0;
-                                read(value, &D::enter(), 10);
+                                read(value, &Guard::<D>::enter(), 10);
                                 assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
                             }
                             _ => {
@@ -89,38 +83,12 @@ fn no_read_after_a_deferred_free() {
 }
 
 #[test]
-fn no_read_after_an_update() {
-    stillpoint::domain! { struct Own; }
-    stress(Own, |value| {
-        let waited_for = value.update(|old| {
-            assert_eq!(old.0.load(Acquire), 0, "dropped while it was updated");
-            fresh()
-        });
-        drop(value.update(|_| fresh()));
-        drop(waited_for.wait());
-    });
-}
-
-#[test]
-fn no_read_after_unpublishing() {
-    stillpoint::domain! { struct Own; }
-    stress(Own, |value| {
-        let retired = value.replace(fresh());
-        Own.synchronize();
-        // Stands for its drop, which a late reader would see.
-        retired.0.fetch_add(1, Release);
-    });
-}
-
-#[test]
 fn no_read_after_awaiting() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| {
         let mut future = pin!(value.replace(fresh()).into_future());
         let mut context = Context::from_waker(Waker::noop());
-        while future.as_mut().poll(&mut context).is_pending() {
-            thread::yield_now();
-        }
+        until(|| !future.as_mut().poll(&mut context).is_pending());
     });
 }
 

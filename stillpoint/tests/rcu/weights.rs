@@ -1,21 +1,15 @@
 //! The bound on memory behind a stalled reader, for values that own memory: what they own counts, or their number.
 
-use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::thread;
-use std::time::{Duration, Instant};
-
 use stillpoint::Domain;
-use stillpoint::rcu::{Atomic, DeferOptions, Limits, Owned, Rcu, RcuDomain, Shared};
-use stillpoint::{qsbr, srcu};
-use support::deadline::deadline;
+use stillpoint::rcu::{Atomic, Owned, Shared};
 use support::owner::section_elsewhere;
-use support::until::{until, until_quick};
+use support::prelude::*;
 
 const MIB: usize = 1 << 20;
 const LIMIT: u64 = 8 << 20;
 
-/// Calls `retire`, which retires a value in `domain`, while a reader stalls, until the thread is throttled. Returns how
-/// many values wait then. `end` ends the section of the reader.
+/// Calls `retire`, which retires a value in `domain`, while a reader stalls, until the thread is throttled. Returns
+/// how many values wait then. `end` ends the section of the reader.
 fn retired_until_throttled<D: Domain>(domain: &D, end: impl FnOnce(), retire: impl Fn() + Sync) -> u64 {
     const MOST: u64 = 1000;
     let _running = deadline();
@@ -28,7 +22,8 @@ fn retired_until_throttled<D: Domain>(domain: &D, end: impl FnOnce(), retire: im
     let before = domain.stats().limit_waits;
     let is_throttled = || domain.stats().limit_waits != before;
     thread::scope(|scope| {
-        // The thread itself counts, up to the value with which it is throttled: it may continue at once, or after some time.
+        // The thread itself counts, up to the value with which it is throttled: it may continue at once, or after
+        // some time.
         let retiring = scope.spawn(|| {
             let retired = (1..=MOST).find(|_| {
                 retire();
@@ -42,9 +37,11 @@ fn retired_until_throttled<D: Domain>(domain: &D, end: impl FnOnce(), retire: im
     })
 }
 
-fn replaced_until_throttled<T: Send + Sync + 'static, D: RcuDomain>(make: impl Fn() -> T + Sync) -> u64 {
-    let pointer = Rcu::new_in(make(), D::INSTANCE);
-    retired_until_throttled(&D::INSTANCE, section_elsewhere::<D>(), || drop(pointer.replace(make())))
+fn replaced_until_throttled<T: Send + Sync + 'static, D: StaticDomain<Section = Guard<D>>>(
+    make: impl Fn() -> T + Sync,
+) -> u64 {
+    let pointer = Rcu::new_in(make(), *D::INSTANCE);
+    retired_until_throttled(D::INSTANCE, section_elsewhere::<D>(), || drop(pointer.replace(make())))
 }
 
 macro_rules! replaced {
@@ -106,7 +103,7 @@ fn number_of_unknown_values_is_bounded_behind_a_stalled_reader() {
 }
 
 #[test]
-fn number_of_retired_boxes_and_closures_is_bounded_behind_a_stalled_reader() {
+fn boxes_and_closures_behind_a_stalled_reader_are_bounded() {
     stillpoint::domain! { struct Boxes; }
     stillpoint::domain! { struct Closures; }
     let boxes = retired_until_throttled(&Boxes, section_elsewhere::<Boxes>(), || {
@@ -137,45 +134,10 @@ fn number_of_unlinked_nodes_is_bounded_behind_a_stalled_reader() {
 }
 
 #[test]
-fn lazy_values_of_unknown_size_run_before_their_number_is_the_limit() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    Own.set_limits(Limits { bytes: LIMIT, ..Limits::default() });
-    // Lazy callbacks run after ten seconds in any case.
-    until_quick(Duration::from_secs(8), || {
-        let (leave, before) = (section_elsewhere::<Own>(), Own.stats().sleeps);
-        // From then on their number counts, and this thread would be throttled.
-        let has_run = || Own.stats().sleeps != before;
-        for _ in (0..UNKNOWN).take_while(|_| !has_run()) {
-            Own.retire_with(Box::new(Table::new()), DeferOptions::new().lazy());
-        }
-        until(has_run);
-        leave();
-        Own.barrier();
-    });
-}
-
-#[test]
 fn known_values_are_not_bounded_by_their_number() {
     stillpoint::domain! { struct Own; }
     let retired = retired_until_throttled(&Own, section_elsewhere::<Own>(), || Own.retire(Box::new(0_u64)));
     assert_eq!(retired, 1001);
-}
-
-#[test]
-fn srcu_values_count_with_what_they_own() {
-    let domain = srcu::Domain::new();
-    let pointer = Rcu::new_in(vec![0_u8; MIB], domain.clone());
-    let guard = domain.enter_owned();
-    assert_weighed(retired_until_throttled(&domain, || drop(guard), || drop(pointer.replace(vec![0; MIB]))));
-}
-
-#[test]
-fn qsbr_values_count_with_what_they_own() {
-    qsbr::domain! { struct Own; }
-    let pointer = Rcu::new_in(vec![0_u8; MIB], Own);
-    let handle = Own::register();
-    assert_weighed(retired_until_throttled(&Own, || drop(handle), || drop(pointer.replace(vec![0; MIB]))));
 }
 
 #[test]

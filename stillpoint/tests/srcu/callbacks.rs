@@ -1,25 +1,9 @@
 //! Callbacks of an `srcu` domain run once, after the sections that were open, even if the domain is dropped.
 
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::mpsc::channel;
-use std::thread;
-
 #[cfg(target_os = "linux")]
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use stillpoint::Domain as _;
-use stillpoint::rcu::{DeferOptions, GracePeriod, Limits, Rcu};
 use stillpoint::srcu::Domain;
-use support::callbacks::{LAZY, counter};
-use support::child;
-use support::deadline::deadline;
-use support::panics::message;
-#[cfg(target_os = "linux")]
-use support::threads::deny_threads;
-use support::time_limit::repetitions;
-use support::tracked::Tracked;
-use support::until::until;
+use support::prelude::*;
 
 #[test]
 fn barrier_waits_for_callbacks_of_all_threads() {
@@ -29,43 +13,19 @@ fn barrier_waits_for_callbacks_of_all_threads() {
     let (calls, call) = counter();
     let (drops, _) = counter();
     let domain = &Domain::new();
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(move || {
-                for index in 0..each {
-                    domain.call_with(call, if index % 7 == 0 { LAZY } else { DeferOptions::new() });
-                    domain.retire(Box::new(Tracked(drops)));
-                    domain.retire_with(Box::new([index; 3]), DeferOptions::new().run_on_retiring_thread());
-                }
-                domain.barrier();
-            });
+    in_threads(THREADS, |_| {
+        for index in 0..each {
+            domain.call(call);
+            domain.retire(Box::new(Tracked(drops)));
+            domain.retire_with(Box::new([index; 3]), DeferOptions::new().run_on_retiring_thread());
         }
+        domain.barrier();
     });
     domain.barrier();
     assert_eq!([calls, drops].map(|count| count.load(Acquire)), [THREADS * each; 2]);
     let stats = domain.stats();
     assert_eq!((stats.queued, stats.queued_bytes), (0, 0), "{stats}");
     assert_eq!(stats.done, 3 * (THREADS * each) as u64, "{stats}");
-}
-
-#[test]
-fn callbacks_wait_for_open_sections() {
-    let _running = deadline();
-    let (calls, call) = counter();
-    let (drops, _) = counter();
-    let domain = Domain::new();
-    let value = Rcu::new_in(Tracked(drops), domain.clone());
-    let guard = domain.enter();
-    let seen = value.load(&guard);
-    drop(value.replace(Tracked(drops)));
-    domain.call(call);
-    domain.retire(Box::new(Tracked(drops)));
-    // The worker waits for the section.
-    until(|| domain.stats().sleeps != 0);
-    assert_eq!([calls, drops, seen.0].map(|count| count.load(Acquire)), [0; 3]);
-    drop(guard);
-    domain.barrier();
-    assert_eq!([calls, drops].map(|count| count.load(Acquire)), [1, 2]);
 }
 
 #[test]
@@ -106,58 +66,11 @@ fn callbacks_of_a_migrating_thread_run_in_order() {
                 let before = last.swap(number + 1, AcqRel);
                 OUT_OF_ORDER.fetch_add(usize::from(before != number), Release);
             };
-            domain.call_with(call, if number % 5 == 0 { LAZY } else { DeferOptions::new() });
+            domain.call(call);
         }
     }
     domain.barrier();
     assert_eq!((last.load(Acquire), OUT_OF_ORDER.load(Acquire)), (ROUNDS * EACH, 0));
-}
-
-#[test]
-fn callback_may_read_defer_and_wait() {
-    let _running = deadline();
-    let (calls, call) = counter();
-    let domain = Domain::new();
-    let own = domain.clone();
-    domain.call(move || {
-        drop(own.enter());
-        own.synchronize();
-        own.call(call);
-        let guard = own.enter();
-        own.call(call);
-        drop(guard);
-    });
-    domain.barrier();
-    domain.barrier();
-    assert_eq!(calls.load(Acquire), 2);
-}
-
-#[test]
-fn panicking_callback_does_not_stop_others() {
-    let _running = deadline();
-    let (calls, call) = counter();
-    let domain = Domain::new();
-    let before = domain.stats().panics;
-    for index in 0..20 {
-        domain.call(move || if index % 2 == 0 { panic!("on purpose") } else { call() });
-    }
-    domain.barrier();
-    assert_eq!(calls.load(Acquire), 10);
-    assert!(domain.stats().panics >= before + 10);
-}
-
-#[test]
-fn barrier_inside_a_callback_panics() {
-    let _running = deadline();
-    let (sender, receiver) = channel();
-    let domain = Domain::new();
-    let own = domain.clone();
-    domain.call(move || {
-        let refused = catch_unwind(AssertUnwindSafe(|| own.barrier()));
-        sender.send(refused.map_err(|panic| message(&*panic).to_owned())).expect("the test listens");
-    });
-    let refused = receiver.recv().expect("the callback runs").expect_err("it would wait for itself");
-    assert!(refused.contains("inside a callback"), "{refused}");
 }
 
 /// A structure with a domain of its own, which it drains when it is dropped.
@@ -178,9 +91,8 @@ impl Drop for Table {
 
 #[test]
 fn retired_structure_drains_its_own_domain() {
-    stillpoint::domain! { struct Outer; }
+    own!(Outer);
     const TABLES: usize = 10;
-    let _running = deadline();
     let (calls, call) = counter();
     let (drained, _) = counter();
     for _ in 0..TABLES {
@@ -194,10 +106,7 @@ fn retired_structure_drains_its_own_domain() {
 #[test]
 fn retired_structure_drains_its_domain_without_workers() {
     stillpoint::domain! { struct Outer; }
-    if child::variant().is_none() {
-        return child::run(retired_structure_drains_its_domain_without_workers, "", None);
-    }
-    let _running = deadline();
+    alone!();
     let (calls, call) = counter();
     let (drained, _) = counter();
     deny_threads();
@@ -289,33 +198,10 @@ fn concurrent_first_uses_share_one_domain() {
     }
 }
 
-#[test]
-fn caller_inside_a_section_is_throttled_briefly() {
-    const LIMIT: u64 = 1000;
-    let _running = deadline();
-    let (calls, call) = counter();
-    let domain = Domain::new();
-    domain.set_limits(Limits { count: LIMIT, ..Limits::default() });
-    let guard = domain.enter();
-    for _ in 0..4 * LIMIT {
-        domain.call(call);
-    }
-    let stats = domain.stats();
-    assert!(stats.limit_waits > 0 && stats.limit_overruns > 0, "{stats}");
-    assert_eq!((stats.queued, calls.load(Acquire)), (4 * LIMIT, 0), "{stats}");
-    drop(guard);
-    domain.barrier();
-    assert_eq!(calls.load(Acquire) as u64, 4 * LIMIT);
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn srcu_callbacks_run_without_worker_threads() {
-    if child::variant().is_none() {
-        let test = srcu_callbacks_run_without_worker_threads;
-        return child::run(test, "denied", None);
-    }
-    let _running = deadline();
+    alone!();
     let (calls, call) = counter();
     deny_threads();
     let domain = Domain::new();
@@ -327,14 +213,14 @@ fn srcu_callbacks_run_without_worker_threads() {
         own.call(call);
         drop(own);
     });
-    domain.call_with(call, LAZY);
+    domain.call(call);
     drop(domain);
     // The handle in the callback was the last.
     until(|| calls.load(Acquire) >= 1);
     let domain = Domain::new();
     domain.call(call);
     domain.retire(Box::new([1; 8]));
-    domain.call_with(call, LAZY);
+    domain.call(call);
     let before = calls.load(Acquire);
     drop(domain);
     assert_eq!(calls.load(Acquire), before + 2);

@@ -1,20 +1,11 @@
 //! Guards that sleep, move between threads, and outlive them.
 
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
-use std::{mem, thread};
+use std::fmt::Debug;
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{GracePeriod, Rcu};
+use stillpoint::rcu::Ref;
 use stillpoint::srcu::{Domain, Guard, OwnedGuard};
-use support::deadline::deadline;
-use support::panics::message;
-use support::time_limit::repetitions;
-use support::tracked::Tracked;
-use support::until::until;
+use support::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 fn fresh() -> Tracked {
@@ -23,9 +14,7 @@ fn fresh() -> Tracked {
 
 /// Waits until a grace period of `domain` sleeps.
 fn until_it_sleeps(domain: &Domain, before: u64) {
-    while domain.stats().sleeps == before {
-        thread::yield_now();
-    }
+    until(|| domain.stats().sleeps != before);
 }
 
 fn runtime() -> Runtime {
@@ -39,6 +28,8 @@ fn guards_and_domains_are_send_sync_and_small() {
     is::<OwnedGuard>();
     is::<Domain>();
     is::<Rcu<String, Domain>>();
+    is::<Ref<'static, String, Domain>>();
+    is::<Ref<'static, dyn Debug + Send + Sync, Domain>>();
     assert_eq!(size_of::<Guard<'_>>(), 2 * size_of::<usize>());
 }
 
@@ -56,29 +47,6 @@ fn tried_grace_period_is_blocked_by_guards_of_any_thread() {
     drop(guard);
     writer.join().expect("the grace period ends");
     assert!(domain.try_synchronize());
-}
-
-#[test]
-fn grace_period_waits_for_a_guard_dropped_elsewhere() {
-    static DOMAIN: Domain = Domain::new();
-    let _running = deadline();
-    let dropped = Arc::new(AtomicBool::new(false));
-    let (guard, before) = (DOMAIN.enter(), DOMAIN.stats().sleeps);
-    let writer = thread::spawn({
-        let dropped = Arc::clone(&dropped);
-        move || {
-            DOMAIN.synchronize();
-            assert!(dropped.load(Acquire));
-        }
-    });
-    until_it_sleeps(&DOMAIN, before);
-    thread::spawn(move || {
-        dropped.store(true, Release);
-        drop(guard);
-    })
-    .join()
-    .expect("no panic");
-    writer.join().expect("no panic");
 }
 
 #[test]
@@ -117,147 +85,6 @@ fn clones_are_handles_of_the_same_domain() {
 }
 
 #[test]
-fn guard_of_another_domain_is_refused() {
-    let (domain, other) = (Domain::new(), Domain::new());
-    let number = Rcu::new_in(1, domain.clone());
-    for (wrong, why) in [(&other, "another domain"), (&Domain::new(), "an unused domain")] {
-        let refused = catch_unwind(AssertUnwindSafe(|| *number.load(&wrong.enter())));
-        let panic = refused.expect_err(why);
-        assert!(message(&*panic).contains("another srcu::Domain"), "{}", message(&*panic));
-    }
-    let refused = catch_unwind(AssertUnwindSafe(|| drop(number.update_with(&other.enter(), |old| old + 1))));
-    refused.expect_err("updates are refused as well");
-    assert_eq!(*number.load(&domain.enter()), 1);
-    // The guards have been dropped nevertheless.
-    domain.synchronize();
-    other.synchronize();
-}
-
-#[test]
-fn moving_readers_never_see_a_dropped_value() {
-    let _running = deadline();
-    let domain = Domain::new();
-    let value = &Rcu::new_in(fresh(), domain.clone());
-    let domain = &domain;
-    let stop = &AtomicBool::new(false);
-    thread::scope(|scope| {
-        let (sender, receiver) = mpsc::sync_channel::<(Guard<'_>, &Tracked)>(64);
-        scope.spawn(move || {
-            while !stop.load(Relaxed) {
-                let guard = domain.enter();
-                let drops = value.load(&guard).0;
-                assert_eq!(drops.load(Acquire), 0);
-                drop(guard);
-                // With its reference, which is not borrowed from it, so that the pair can be sent.
-                let guard = Box::into_raw(Box::new(domain.enter()));
-                // SAFETY: there is such a guard until the other thread drops it.
-                let seen = value.load(unsafe { &*guard });
-                assert_eq!(seen.0.load(Acquire), 0);
-                // SAFETY: from a box; `seen` is not used once the guard is dropped.
-                let guard = unsafe { *Box::from_raw(guard) };
-                if sender.send((guard, seen)).is_err() {
-                    break;
-                }
-            }
-        });
-        scope.spawn(move || {
-            for (guard, seen) in receiver {
-                assert_eq!(seen.0.load(Acquire), 0);
-                drop(guard);
-            }
-        });
-        for round in 0..repetitions(2000) {
-            let old = value.replace(fresh());
-            if round % 2 == 0 {
-                let drops = old.0;
-                drop(old.wait());
-                assert_eq!(drops.load(Acquire), 1);
-            }
-        }
-        stop.store(true, Relaxed);
-    });
-    domain.barrier();
-    assert_eq!(domain.stats().readers, 0);
-}
-
-#[test]
-fn grace_periods_end_beside_new_sections() {
-    const READERS: usize = 3;
-    let _running = deadline();
-    let domain = &Domain::new();
-    let stop = &AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..READERS {
-            scope.spawn(move || {
-                // At every moment a section is open.
-                let mut guard = domain.enter();
-                while !stop.load(Relaxed) {
-                    let next = domain.enter();
-                    drop(std::mem::replace(&mut guard, next));
-                }
-            });
-        }
-        (0..200).for_each(|_| domain.synchronize());
-        stop.store(true, Relaxed);
-    });
-}
-
-#[test]
-fn repin_lets_grace_periods_end() {
-    const READERS: usize = 3;
-    let _running = deadline();
-    let domain = &Domain::new();
-    let stop = &AtomicBool::new(false);
-    thread::scope(|scope| {
-        for index in 0..READERS {
-            scope.spawn(move || {
-                let (mut guard, mut owned) = (domain.enter(), domain.enter_owned());
-                while !stop.load(Relaxed) {
-                    guard.repin();
-                    owned.repin();
-                    if index == 0 {
-                        thread::yield_now();
-                    }
-                }
-            });
-        }
-        (0..200).for_each(|_| domain.synchronize());
-        stop.store(true, Relaxed);
-    });
-    assert_eq!(domain.stats().readers, 0);
-}
-
-#[test]
-fn repinned_guard_protects_what_it_loads() {
-    const WRITES: usize = 1000;
-    let _running = deadline();
-    let domain = Domain::new();
-    let value = &Rcu::new_in(fresh(), domain.clone());
-    let stop = &AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            let mut guard = domain.enter_owned();
-            scope.spawn(move || {
-                while !stop.load(Relaxed) {
-                    let seen = value.load(&guard);
-                    assert_eq!(seen.0.load(Acquire), 0);
-                    thread::yield_now();
-                    assert_eq!(seen.0.load(Acquire), 0);
-                    guard.repin();
-                }
-            });
-        }
-        for _ in 0..WRITES {
-            let old = value.replace(fresh());
-            let drops = old.0;
-            drop(old.wait());
-            assert_eq!(drops.load(Acquire), 1);
-        }
-        stop.store(true, Relaxed);
-    });
-}
-
-#[test]
 fn owned_guard_outlives_all_other_handles() {
     let _running = deadline();
     let domain = Domain::new();
@@ -269,9 +96,7 @@ fn owned_guard_outlives_all_other_handles() {
     thread::sleep(Duration::from_millis(5));
     assert_eq!(drops.load(Acquire), 0);
     thread::spawn(move || drop(guard)).join().expect("no panic");
-    while drops.load(Acquire) == 0 {
-        thread::yield_now();
-    }
+    until(|| drops.load(Acquire) != 0);
 }
 
 #[test]
@@ -420,9 +245,7 @@ fn grace_period_after_one_that_failed_ends_beside_new_sections() {
             domain.synchronize();
             has_ended.store(true, Release);
         });
-        while domain.stats().sleeps == 0 {
-            thread::yield_now();
-        }
+        until(|| domain.stats().sleeps != 0);
         drop(old);
         // One is open at any time.
         while !has_ended.load(Acquire) {

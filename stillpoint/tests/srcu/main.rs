@@ -6,9 +6,7 @@
 )]
 
 mod callbacks;
-mod flush;
 mod guard;
-mod lazy;
 // Elsewhere than on Linux signal handlers may not use the library.
 #[cfg(not(stillpoint_portable))]
 mod signals;

@@ -1,16 +1,11 @@
 //! Signal handlers that begin and end sections at any moment of the interrupted thread.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering::*};
-use std::{mem, ptr};
+use std::sync::atomic::AtomicPtr;
 
-use stillpoint::Domain as _;
 use stillpoint::percpu;
-use stillpoint::rcu::Rcu;
 use stillpoint::srcu::{Domain, Guard};
-use support::deadline::deadline;
+use support::prelude::*;
 use support::signals::{expect, interrupt};
-use support::tracked::Tracked;
 
 static DOMAIN: Domain = Domain::new();
 static VALUE: OnceLock<Rcu<Tracked, Domain>> = OnceLock::new();

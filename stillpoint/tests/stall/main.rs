@@ -13,10 +13,9 @@ mod rcu;
 mod srcu;
 
 use std::sync::{Mutex, Once};
-use std::thread;
-use std::time::Duration;
 
 use stillpoint::rcu::{Stall, set_stall_hook, set_stall_timeout};
+use support::prelude::*;
 
 /// The stall timeout of these tests.
 const LIMIT: Duration = Duration::from_millis(10);

@@ -1,21 +1,15 @@
 //! Stall reports name the threads that do not report.
 
 use std::any::type_name;
-use std::mem;
-use std::sync::mpsc;
-use std::thread;
 
-use stillpoint::Domain as _;
-use stillpoint::qsbr;
 use stillpoint::rcu::Stall;
-use support::deadline::deadline;
+use support::prelude::*;
 
 use crate::{known, record_stalls, stalls_of};
 
 #[test]
 fn stall_report_names_only_the_unreported_thread() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
+    own!(qsbr Own);
     record_stalls();
     let (registered, registers) = mpsc::channel();
     let (stop, stopped) = mpsc::channel::<()>();
@@ -59,8 +53,7 @@ fn stall_report_names_only_the_unreported_thread() {
 
 #[test]
 fn exited_thread_with_a_leaked_handle_is_reported() {
-    qsbr::domain! { struct There; }
-    let _running = deadline();
+    own!(qsbr There);
     record_stalls();
     let exits = thread::spawn(|| {
         mem::forget(There::register());
@@ -77,9 +70,8 @@ fn exited_thread_with_a_leaked_handle_is_reported() {
 }
 
 #[test]
-fn stall_report_names_the_registration_of_a_thread_that_has_deferred_before() {
-    qsbr::domain! { struct Own; }
-    let _running = deadline();
+fn stall_report_names_the_registration_after_a_deferral() {
+    own!(qsbr Own);
     record_stalls();
     let (registered, registers) = mpsc::channel();
     let (stop, stopped) = mpsc::channel::<()>();

@@ -1,30 +1,15 @@
 //! Reports of stalled grace periods.
 
-use std::mem;
-use std::panic::{catch_unwind, panic_any};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::mpsc::{self, Sender};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::panic::panic_any;
+use std::thread::JoinHandle;
 
-use stillpoint::Domain as _;
-use stillpoint::arc::ArcCell;
-use stillpoint::rcu::{self, Global, GracePeriod, Guard, Rcu, RcuDomain, Stall, StaticDomain, Stats};
-use support::child;
-use support::deadline::deadline;
-use support::panics::message;
-use support::waiting::waiting_synchronize;
+use stillpoint::rcu::{Global, Guard, Stall, StaticDomain, Stats};
+use support::prelude::*;
 
 use crate::{EXTRAS, LIMIT, known, record_stalls, stalls_of};
 
-/// Has the hook call `extra` when `D` stalls.
-fn in_the_hook<D: RcuDomain>(extra: fn(&Stall)) {
-    EXTRAS.lock().expect("no panic under the lock").push((D::name(), extra));
-}
-
 /// Waits for `count` stalls of `D`, and returns them.
-fn stalls<D: RcuDomain>(count: usize) -> Vec<Stall> {
+fn stalls<D: StaticDomain>(count: usize) -> Vec<Stall> {
     stalls_of(count, |stall| stall.domain() == D::name())
 }
 
@@ -40,7 +25,7 @@ fn gettid() -> u32 {
     unsafe { libc::gettid() }.unsigned_abs()
 }
 
-fn stall<D: RcuDomain>(name: &str, enter: fn() -> Guard<D>) -> StalledThread {
+fn stall<D: StaticDomain>(name: &str, enter: fn() -> Guard<D>) -> StalledThread {
     let (entered, enters) = mpsc::channel();
     let (leave, leaves) = mpsc::channel();
     let body = move || {
@@ -62,8 +47,7 @@ impl StalledThread {
 
 #[test]
 fn stall_report_names_thread_id_and_site() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     record_stalls();
     let first_line = line!() + 1;
     let entering = stall("entering", || Own::enter());
@@ -71,10 +55,19 @@ fn stall_report_names_thread_id_and_site() {
         Own::register();
         Own::enter()
     });
-    let writer = waiting_synchronize::<Own>();
+    let retiring = stall("retiring", || {
+        Own.retire(Box::new(0));
+        Own::enter()
+    });
+    // The worker may already wait, for what was retired.
+    let writer = thread::spawn(|| Own.synchronize());
     let stall = stalls::<Own>(1).remove(0);
-    let expected = [("entering", entering.id, first_line), ("registering", registering.id, first_line + 2)];
-    assert_eq!(stall.readers().len(), 2, "{stall:?}");
+    let expected = [
+        ("entering", entering.id, first_line),
+        ("registering", registering.id, first_line + 2),
+        ("retiring", retiring.id, first_line + 6),
+    ];
+    assert_eq!(stall.readers().len(), 3, "{stall:?}");
     for (reader, (name, id, line)) in stall.readers().iter().zip(expected) {
         assert_eq!((reader.thread_name(), reader.thread_id()), (known(name), id));
         let site = reader.registered_at();
@@ -85,27 +78,7 @@ fn stall_report_names_thread_id_and_site() {
         assert!(stall.to_string().contains(&reader.to_string()), "{stall}");
     }
     assert_eq!(stall.grace_period(), 1);
-    entering.leave();
-    registering.leave();
-    writer.join().expect("the grace period ends");
-}
-
-#[test]
-fn stall_report_names_where_a_thread_retired_first() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    record_stalls();
-    let line = line!() + 2;
-    let retiring = stall("retiring", || {
-        Own.retire(Box::new(0));
-        Own::enter()
-    });
-    // The worker may already wait, for what was retired.
-    let writer = thread::spawn(|| Own.synchronize());
-    let stall = stalls::<Own>(1).remove(0);
-    let site = stall.readers()[0].registered_at();
-    assert_eq!((site.file(), site.line()), (file!(), line));
-    retiring.leave();
+    [entering, registering, retiring].into_iter().for_each(StalledThread::leave);
     writer.join().expect("the grace period ends");
 }
 
@@ -124,9 +97,8 @@ fn stall_report_of_the_global_domain_has_the_call_site() {
 
 #[test]
 fn stall_report_repeats_at_doubled_intervals() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     const REPORTS: usize = 5;
-    let _running = deadline();
     record_stalls();
     Own.synchronize();
     let reader = stall("again", Own::enter);
@@ -155,8 +127,7 @@ fn stall_report_repeats_at_doubled_intervals() {
 
 #[test]
 fn reader_that_left_is_no_longer_reported() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     record_stalls();
     let (short, long) = (stall("short", Own::enter), stall("long", Own::enter));
     let writer = waiting_synchronize::<Own>();
@@ -180,11 +151,11 @@ fn exited_reader_is_reported_whatever_waits() {
     stillpoint::domain! { struct Worker; }
     stillpoint::domain! { struct Barrier; }
     stillpoint::domain! { struct Poller; }
-    fn reports<D: RcuDomain>(wait: fn()) {
+    fn reports<D: StaticDomain<Section = Guard<D>>>(wait: fn()) {
         let line = line!() + 3;
         let exits = || {
             // Nested: both guards are leaked.
-            mem::forget((D::enter(), D::enter()));
+            mem::forget((Guard::<D>::enter(), Guard::<D>::enter()));
             gettid()
         };
         let exits = thread::Builder::new().name("exits".to_owned()).spawn(exits).expect("a thread");
@@ -213,8 +184,7 @@ fn exited_reader_is_reported_whatever_waits() {
 
 #[test]
 fn guard_leaked_by_a_callback_is_reported_and_waited_for() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
+    own!(Own);
     record_stalls();
     let (leaked, leaks) = mpsc::channel();
     let (ran, runs) = mpsc::channel();
@@ -234,59 +204,22 @@ fn guard_leaked_by_a_callback_is_reported_and_waited_for() {
 
 #[test]
 fn panic_in_the_stall_hook_is_caught() {
-    stillpoint::domain! { struct Own; }
+    own!(Own);
     struct PanicsAgain;
     impl Drop for PanicsAgain {
         fn drop(&mut self) {
             panic!("while it is dropped");
         }
     }
-    let _running = deadline();
     record_stalls();
-    in_the_hook::<Own>(|_| panic_any(PanicsAgain));
+    let extra = (<Own as StaticDomain>::name(), (|_| panic_any(PanicsAgain)) as fn(&Stall));
+    EXTRAS.lock().expect("no panic under the lock").push(extra);
     let reader = stall("panic", Own::enter);
     let writer = waiting_synchronize::<Own>();
     stalls::<Own>(2);
     reader.leave();
     writer.join().expect("the grace period ends");
     Own.synchronize();
-}
-
-#[test]
-fn stall_hook_may_read_but_not_wait() {
-    stillpoint::domain! { struct Own; }
-    stillpoint::domain! { struct Other; }
-    static PANICS: AtomicU64 = AtomicU64::new(0);
-    let _running = deadline();
-    record_stalls();
-    in_the_hook::<Own>(|_| {
-        let value = Rcu::new_in(7, Own);
-        assert_eq!(*value.load(&Own::enter()), 7);
-        assert!(!Own.try_synchronize() && !Other.try_synchronize());
-        let waits: [(&str, fn()); 4] = [
-            ("synchronize()", || Own.synchronize()),
-            ("synchronize()", || Other.synchronize()),
-            ("Retired::wait()", || Rcu::new_in((), Other).replace(()).wait()),
-            ("a store to an `ArcCell`", || ArcCell::new(Arc::new(1)).store(Arc::new(2))),
-        ];
-        for (operation, wait) in waits {
-            let panic = catch_unwind(wait).expect_err("it would wait for itself");
-            assert!(message(&*panic).starts_with(&format!("{operation} in a stall hook")));
-            PANICS.fetch_add(1, Release);
-        }
-    });
-    let reader = stall("hook", Own::enter);
-    let writer = thread::spawn(|| {
-        Own.synchronize();
-        // Outside the hook, the same thread may wait.
-        Other.synchronize();
-        Own.synchronize();
-    });
-    while PANICS.load(Acquire) < 4 {
-        thread::yield_now();
-    }
-    reader.leave();
-    writer.join().expect("the grace periods end");
 }
 
 #[test]
@@ -317,9 +250,7 @@ fn stderr_report_has_a_line_for_each_of_eight_readers() {
         (0..READERS).map(|index| stall(&format!("reader {index}"), || Own::enter())).collect();
     let writer = waiting_synchronize::<Own>();
     // The report is counted before the hook is called.
-    while Own.stats().stalls < 2 {
-        thread::yield_now();
-    }
+    until(|| Own.stats().stalls >= 2);
     // The default hook can be taken, and ours set again.
     let default = rcu::take_stall_hook();
     rcu::set_stall_hook(Box::new(move |stall| {

@@ -1,10 +1,7 @@
 //! Stall reports of `srcu` domains name the domain and the number of open sections.
 
-use std::thread;
-
-use stillpoint::Domain as _;
 use stillpoint::srcu::Domain;
-use support::deadline::deadline;
+use support::prelude::*;
 
 use crate::{LIMIT, record_stalls, stalls_of};
 

@@ -2,10 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 
-use stillpoint::rcu::DeferOptions;
-
-pub const LAZY: DeferOptions = DeferOptions::new().lazy();
-
 /// Returns a counter, and a closure that increments it.
 pub fn counter() -> (&'static AtomicUsize, impl Fn() + Copy + Send + 'static) {
     let count: &'static AtomicUsize = Box::leak(Box::default());

@@ -1,5 +1,5 @@
-//! Tests that need a process of their own: they run again, alone, in a child process. A test passes itself, and is found
-//! by the path of its function.
+//! Tests that need a process of their own: they run again, alone, in a child process. A test passes itself, and is
+//! found by the path of its function, or of one inside, which is called `here`.
 
 use std::any::type_name;
 use std::env;
@@ -44,6 +44,7 @@ pub fn with_environment<T: Fn()>(test: T, variant: &str, environment: &[(&str, &
 /// Runs `test` as [`with_environment`] does, and returns how the child has ended, which may be in any way.
 pub fn ended<T: Fn()>(_: T, variant: &str, environment: &[(&str, &str)]) -> Output {
     let (_, test) = type_name::<T>().split_once("::").expect("a function of the program");
+    let test = test.trim_end_matches("::here");
     let mut child = Command::new(env::current_exe().expect("the test knows its file"));
     child.args(["--exact", test, "--include-ignored", "--nocapture", "--test-threads=1"]);
     child.env(VARIANT, variant).env_remove("STILLPOINT_FENCE").envs(environment.iter().copied());

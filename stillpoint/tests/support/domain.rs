@@ -3,8 +3,9 @@
 use loom::sync::Arc;
 use stillpoint::grace_period::engine::{Engine, ReaderSet};
 use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::sections::protocol::ReaderProtocol;
 use stillpoint::readers::sections::reader::{ExitPath, Reader};
-use stillpoint::readers::sections::scan::{ReaderProtocol, ThreadReaders};
+use stillpoint::readers::sections::scan::ThreadReaders;
 use stillpoint::sync::{AtomicU64, Ordering::Relaxed};
 
 use crate::model::{Value, boxed, check, free, look_later, race_reader};

@@ -3,15 +3,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{io, mem, ptr};
 
-use crate::child;
 use crate::time_limit::TIME_LIMIT;
+use crate::{backends, child};
 
 /// Returns `true` in a process that runs only `test`. The parent runs one for each backend, and returns `false`. A
 /// process that hangs is killed. No thread of the standard library may start or end in it during a fork: the child
 /// could not start threads.
 pub fn is_alone<T: Fn() + Copy>(test: T) -> bool {
     if child::variant().is_none() {
-        for backend in ["membarrier", "signal", "seqcst"] {
+        for backend in backends!() {
             child::run(test, backend, Some(backend));
         }
         return false;
@@ -28,7 +28,8 @@ pub fn exit(right: bool) -> ! {
 
 /// Has the kernel kill this process if it hangs.
 fn set_deadline() {
-    // SAFETY: a signal set is plain data, initialized by sigfillset; the calls only touch it and the thread's own mask.
+    // SAFETY: a signal set is plain data, initialized by sigfillset; the calls only touch it and the thread's own
+    // mask.
     unsafe {
         let mut all: libc::sigset_t = mem::zeroed();
         libc::sigfillset(&mut all);

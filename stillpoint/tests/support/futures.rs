@@ -27,6 +27,19 @@ impl Wakes {
     }
 }
 
+/// Returns a waker that calls `f`.
+pub fn waker(f: impl Fn() + Send + Sync + 'static) -> Waker {
+    struct Calls<F>(F);
+
+    impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
+        fn wake(self: Arc<Self>) {
+            self.0();
+        }
+    }
+
+    Arc::new(Calls(f)).into()
+}
+
 pub fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }

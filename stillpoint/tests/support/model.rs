@@ -1,20 +1,22 @@
-//! The harness of the models.
+//! The harness of the models, and what most of them use.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::thread;
-use stillpoint::sync::model::{poll, reader, set_budget};
+pub use loom::cell::UnsafeCell;
+pub use loom::sync::{Arc, Mutex};
+pub use loom::thread;
+use stillpoint::sync::model::set_budget;
+pub use stillpoint::sync::model::{poll, reader as interruptible, run_on};
+pub use stillpoint::sync::{AtomicU64, Ordering::*};
 
 /// Explores `model` with at most `preemptions` preemptions; algorithms spin `budget` rounds before they sleep.
 pub fn check(budget: u32, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     // The budget belongs to the process: one model at a time.
-    static ONE: Mutex<()> = Mutex::new(());
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     set_budget(budget);
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(std::env::var("BOUND").map_or(preemptions, |b| b.parse().unwrap()));
+    builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     builder.check(model);
 }
@@ -51,7 +53,7 @@ pub fn race_reader<S: 'static, R, T: 'static>(
     own: impl FnOnce(&S) -> R,
     other: impl FnOnce(&S) -> T + 'static,
 ) -> (R, T) {
-    race(shared, own, |shared| reader(0, || other(shared)))
+    race(shared, own, |shared| interruptible(0, || other(shared)))
 }
 
 /// [`race_all`] beside threads that the heavy fences of other threads interrupt.
@@ -61,7 +63,7 @@ pub fn race_readers<S: 'static, R, T: 'static>(
     others: usize,
     other: impl Fn(&S, usize) -> T + Clone + 'static,
 ) -> (R, Vec<T>) {
-    race_all(shared, own, others, move |shared, index| reader(index, || other(shared, index)))
+    race_all(shared, own, others, move |shared, index| interruptible(index, || other(shared, index)))
 }
 
 /// A value to publish. A freed one is 0, and keeps its memory.

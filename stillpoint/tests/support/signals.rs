@@ -49,7 +49,8 @@ pub fn send_to(signal: c_int, thread: usize) {
     });
 }
 
-/// The handlers of [`interrupt`] that have run, and what they and the readers have found wrong: handlers cannot panic.
+/// The handlers of [`interrupt`] that have run, and what they and the readers have found wrong: handlers cannot
+/// panic.
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
 static WRONG: AtomicUsize = AtomicUsize::new(0);
 

@@ -18,3 +18,13 @@ impl Drop for Tracked {
         self.0.fetch_add(1, Release);
     }
 }
+
+/// Calls a function when it is dropped.
+#[derive(Debug)]
+pub struct OnDrop<F: FnMut()>(pub F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}

@@ -52,8 +52,8 @@ pub fn begin() -> impl Sized {
     (one, deadline())
 }
 
-/// Calls `region`, and `handler` after instruction number `at` of it, and once more after `again` others, unless that is 0.
-/// Returns `false` if there are fewer instructions than `at`.
+/// Calls `region`, and `handler` after instruction number `at` of it, and once more after `again` others, unless that
+/// is 0. Returns `false` if there are fewer instructions than `at`.
 #[inline(never)]
 pub fn interrupted(at: usize, again: usize, handler: fn(), region: fn()) -> bool {
     TRAPS.set(0);

@@ -15,11 +15,14 @@ use stillpoint::fence;
 
 use harness::controls::{Controls, join_all, spawn_all};
 use harness::report::OURS;
+use harness::timed_loop::thread_cpu_time;
 use harness::worker::{Remote, Worker};
 use harness::{Budget, Config, Metric, Plan, Recorder, Report, System, pin};
 
-/// Time of a call, for each caller.
-pub const HEAVY: Metric = Metric::nanoseconds("heavy_ns");
+/// Time of a call, for each caller, and CPU time of the caller: where threads share CPUs, the time depends on whose
+/// turn it is.
+const HEAVY: Metric = Metric::nanoseconds("heavy_ns");
+const HEAVY_CPU: Metric = Metric::nanoseconds("heavy_cpu_ns");
 /// Concurrent callers.
 const CALLERS: [usize; 3] = [1, 2, 8];
 
@@ -28,13 +31,13 @@ const BATCH: u32 = 1000;
 
 /// The measured fences.
 pub const REMOTES: [Remote<Load, Answer>; 3] = [
-    Remote { system: OURS, name: "membarrier", backend: Some("membarrier"), measure: Ok(measure::<false>) },
-    Remote { system: OURS, name: "seqcst", backend: Some("seqcst"), measure: Ok(measure::<false>) },
+    Remote { system: OURS, name: "membarrier", backend: Some("membarrier"), measure: measure::<false> },
+    Remote { system: OURS, name: "seqcst", backend: Some("seqcst"), measure: measure::<false> },
     Remote {
         system: "membarrier-syscall",
         name: "syscall",
         backend: Some("membarrier"),
-        measure: Ok(measure::<true>),
+        measure: measure::<true>,
     },
 ];
 
@@ -48,8 +51,8 @@ pub struct Load {
     pub time: Duration,
 }
 
-/// The answer of a worker: the value of [`HEAVY`], if there are callers.
-pub type Answer = Option<[f64; 1]>;
+/// The answer of a worker: the values of [`HEAVY`] and [`HEAVY_CPU`], if there are callers.
+pub type Answer = Option<[f64; 2]>;
 
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
@@ -69,7 +72,7 @@ pub fn measure_calls(
     let running = running_threads(pin::allowed()?.len()).into_iter();
     let cells: Vec<_> =
         running.flat_map(|running| callers.iter().map(move |&callers| (running, callers))).collect();
-    Plan::new(budget, 60, &cells, workers, [&HEAVY]).run(
+    Plan::new(budget, 60, &cells, workers, [&HEAVY, &HEAVY_CPU]).run(
         recorder,
         |&(running, callers), worker| Some(config(worker.measure.backend(), running, callers)),
         |&(running, callers), worker, time| {
@@ -106,8 +109,10 @@ fn measure<const SYSCALL: bool>(load: Load) -> anyhow::Result<Answer> {
         controls.stop();
         let callers = join_all(callers)?.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         let calls = callers.iter().map(|&(calls, _)| calls).sum::<u64>();
-        let busy = callers.iter().map(|&(_, time)| time).sum::<Duration>();
-        Ok((calls > 0).then(|| [busy.as_nanos() as f64 / calls as f64]))
+        let each = |of: fn(&[Duration; 2]) -> Duration| {
+            callers.iter().map(|(_, times)| of(times)).sum::<Duration>().as_nanos() as f64 / calls as f64
+        };
+        Ok((calls > 0).then(|| [each(|times| times[0]), each(|times| times[1])]))
     })
 }
 
@@ -123,10 +128,10 @@ fn run_light<const SYSCALL: bool>(controls: &Controls) {
     }
 }
 
-/// A caller. Returns its calls and the time they took.
-fn call_heavy<const SYSCALL: bool>(controls: &Controls) -> anyhow::Result<(u64, Duration)> {
+/// A caller. Returns its calls, and the time and CPU time that they took.
+fn call_heavy<const SYSCALL: bool>(controls: &Controls) -> anyhow::Result<(u64, [Duration; 2])> {
     controls.begin();
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), thread_cpu_time());
     let mut calls = 0_u64;
     while !controls.must_stop() || calls == 0 {
         if SYSCALL {
@@ -136,7 +141,7 @@ fn call_heavy<const SYSCALL: bool>(controls: &Controls) -> anyhow::Result<(u64, 
         }
         calls += 1;
     }
-    Ok((calls, start.elapsed()))
+    Ok((calls, [start.elapsed(), thread_cpu_time() - cpu]))
 }
 
 #[cfg(test)]

@@ -2,16 +2,23 @@
 //! store side by side. First it shows each store for a while, in turn.
 
 use std::collections::VecDeque;
+use std::io::{Stdout, stdout};
+use std::panic;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Color, Stylize as _};
-use ratatui::symbols::Marker;
-use ratatui::text::Line;
-use ratatui::widgets::{Axis, Block, BorderType, Chart, Dataset, GraphType, Paragraph};
-use ratatui::{DefaultTerminal, Frame};
+use ratatui_core::layout::{Constraint, Layout};
+use ratatui_core::style::{Color, Stylize as _};
+use ratatui_core::symbols::Marker;
+use ratatui_core::terminal::{Frame, Terminal};
+use ratatui_core::text::Line;
+use ratatui_crossterm::CrosstermBackend;
+use ratatui_crossterm::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui_crossterm::crossterm::{cursor, execute, terminal};
+use ratatui_widgets::block::Block;
+use ratatui_widgets::borders::BorderType;
+use ratatui_widgets::chart::{Axis, Chart, Dataset, GraphType};
+use ratatui_widgets::paragraph::Paragraph;
 
 use super::traffic::{Rates, STORES, Start};
 use super::{HEADS, cells, rate};
@@ -25,18 +32,34 @@ const HISTORY: usize = 300;
 const SHOWN: usize = 5;
 /// Snapshots of a store before the first look at the next one.
 const STAY: usize = 10;
-/// The most readers per CPU.
-const MAX_READERS: usize = 64;
 
 /// Shows the tables until the user quits.
 pub(super) fn run(stores: &[Start], cpus: usize) -> Result<()> {
-    let mut live = Live::new(cpus);
-    let mut terminal = ratatui::try_init().context("cannot take over the terminal")?;
-    let outcome = live.show(stores, &mut terminal);
-    ratatui::restore();
+    let message = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        give_back();
+        message(panic);
+    }));
+    let outcome = take_over().context("cannot take over the terminal");
+    let outcome = outcome.and_then(|mut terminal| Live::new(cpus).show(stores, &mut terminal));
+    give_back();
     outcome?;
     println!("Measured, in tables: stillpoint demo --seconds 20");
     Ok(())
+}
+
+type Screen = Terminal<CrosstermBackend<Stdout>>;
+
+fn take_over() -> std::io::Result<Screen> {
+    terminal::enable_raw_mode()?;
+    execute!(stdout(), terminal::EnterAlternateScreen)?;
+    Terminal::new(CrosstermBackend::new(stdout()))
+}
+
+/// Restores what the terminal was. If that fails, nothing else can be done.
+fn give_back() {
+    let _ = terminal::disable_raw_mode();
+    let _ = execute!(stdout(), terminal::LeaveAlternateScreen, cursor::Show);
 }
 
 /// Name, how a value is written, colour, and which value.
@@ -45,28 +68,27 @@ type Curve = (&'static str, fn(f64) -> String, Color, fn(&Rates) -> f64);
 /// What is shown.
 #[derive(Debug)]
 struct Live {
-    cpus: usize,
+    readers: usize,
     store: usize,
-    readers_per_cpu: usize,
     /// Whether the stores are still shown in turn.
     is_touring: bool,
     rates: VecDeque<Rates>,
-    /// The last figures of each store, with as many readers as now.
+    /// The last figures of each store.
     figures: [Option<Rates>; STORES.len()],
 }
 
 impl Live {
-    fn new(cpus: usize) -> Self {
+    fn new(readers: usize) -> Self {
         let (rates, figures) = Default::default();
-        Self { cpus, store: 0, readers_per_cpu: 1, is_touring: true, rates, figures }
+        Self { readers, store: 0, is_touring: true, rates, figures }
     }
 
-    fn show(&mut self, stores: &[Start], terminal: &mut DefaultTerminal) -> Result<()> {
+    fn show(&mut self, stores: &[Start], terminal: &mut Screen) -> Result<()> {
         loop {
-            let shown = (self.store, self.readers_per_cpu);
-            let mut running = stores[self.store](self.readers())?;
+            let shown = self.store;
+            let mut running = stores[shown](self.readers)?;
             self.rates.clear();
-            while shown == (self.store, self.readers_per_cpu) {
+            while shown == self.store {
                 terminal.draw(|frame| self.draw(frame))?;
                 let next = Instant::now() + TICK;
                 while event::poll(next.saturating_duration_since(Instant::now()))? {
@@ -75,14 +97,13 @@ impl Live {
                         return Ok(());
                     }
                 }
-                self.add(running.rates());
+                // A key may have chosen another store.
+                if shown == self.store {
+                    self.add(running.rates());
+                }
             }
             running.stop()?;
         }
-    }
-
-    fn readers(&self) -> usize {
-        self.readers_per_cpu * self.cpus
     }
 
     fn add(&mut self, rates: Rates) {
@@ -115,21 +136,9 @@ impl Live {
                 self.is_touring = false;
                 self.store = (self.store + 1) % STORES.len();
             }
-            KeyCode::Char('+' | '=') | KeyCode::Up => {
-                self.set_readers((self.readers_per_cpu * 2).min(MAX_READERS))
-            }
-            KeyCode::Char('-') | KeyCode::Down => self.set_readers((self.readers_per_cpu / 2).max(1)),
             _ => {}
         }
         true
-    }
-
-    /// Sets another number of readers, with which all stores are shown again.
-    fn set_readers(&mut self, readers_per_cpu: usize) {
-        self.readers_per_cpu = readers_per_cpu;
-        self.figures = [None; STORES.len()];
-        self.is_touring = true;
-        self.store = 0;
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
@@ -157,21 +166,19 @@ impl Live {
             let title = Line::from(vec![format!(" {name} ").into(), format!("{last} ").fg(color).bold()]);
             frame.render_widget(chart.block(frame_of(title)), area);
         }
-        let title = format!(" the last figures of each, with {} readers ", self.readers());
+        let title = format!(" the last figures of each, with {} readers ", self.readers);
         frame.render_widget(Paragraph::new(self.table()).block(frame_of(title.into())), table);
-        let named = [("s", " synchronization  "), ("+ -", " readers  "), ("q", " quit")];
+        let named = [("s", " synchronization  "), ("q", " quit")];
         let named = Line::from_iter(named.into_iter().flat_map(|(name, what)| [name.bold(), what.into()]));
         frame.render_widget(Paragraph::new(named), keys);
     }
 
     fn heading(&self) -> Vec<Line<'static>> {
-        let readers = self.readers().to_string();
         let mut words = vec![
             "synchronization ".into(),
             STORES[self.store].0.bold().green(),
             "  readers ".into(),
-            readers.bold().green(),
-            format!(" ({} per CPU)", self.readers_per_cpu).into(),
+            self.readers.to_string().bold().green(),
         ];
         if self.store == 0 {
             words.extend(["  fence ".into(), stillpoint::fence::backend().to_string().bold().green()]);
@@ -214,8 +221,7 @@ fn round_up(value: f64, is_bytes: bool) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
+    use ratatui_core::backend::TestBackend;
 
     use super::*;
 
@@ -251,14 +257,13 @@ mod tests {
 
     #[test]
     fn screen_of_80_columns_has_scales_figures_and_a_fence_where_there_is_one() {
-        let mut live = Live::new(2);
-        live.readers_per_cpu = MAX_READERS;
+        let mut live = Live::new(128);
         for (store, (name, _)) in STORES.into_iter().enumerate() {
             live.store = store;
             live.rates.clear();
             (0..2 * STAY).for_each(|_| live.rates.push_back(rates()));
             let screen = screen(&live);
-            let name = format!("synchronization {name}  readers 128 (64 per CPU)");
+            let name = format!("synchronization {name}  readers 128");
             for part in [
                 &*name,
                 "lookups/s 41.2 M ",
@@ -279,14 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_change_readers_and_store_or_end_the_demo() {
+    fn keys_change_the_store_or_end_the_demo() {
         let mut live = Live::new(2);
         live.add(rates());
         let mut press = |key| live.press(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE));
-        assert!(press('+') && press('+') && press('-') && press('s') && press('x'));
+        assert!(press('s') && press('x'));
         assert!(!press('q'));
-        assert_eq!((live.readers_per_cpu, STORES[live.store].0), (2, "crossbeam-epoch"));
-        assert!(live.figures[0].is_none(), "those with fewer readers are not shown beside others");
+        assert_eq!(STORES[live.store].0, "crossbeam-epoch");
         assert!(!live.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
     }
 }

@@ -1,8 +1,8 @@
 //! `stillpoint demo`: a routing table under live updates.
 //!
-//! On a terminal it is shown [live]. Elsewhere, or for a given time, it is measured. Readers look up the longest prefix
-//! around an address while one thread announces and withdraws routes as fast as it can. Each [store](stores) serves
-//! such a [table](table) in turn, first with one reader per CPU, then with many.
+//! On a terminal it is shown [live]. Elsewhere, or for a given time, it is measured. Readers look up the longest
+//! prefix around an address while one thread announces and withdraws routes as fast as it can. Each [store](stores)
+//! serves such a [table](table) in turn, first with one reader per CPU, then with many.
 
 mod live;
 mod stores;
@@ -14,7 +14,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clap::value_parser;
 
 use harness::grid::Grid;
 use harness::units::{self, duration, figure};
@@ -22,9 +21,7 @@ use table::Rib;
 use traffic::{Rates, STORES, Start};
 
 const SECONDS: f64 = 20.0;
-const PREFIXES: u32 = 100_000;
-/// There are not enough short prefixes for larger tables.
-const MAX_PREFIXES: i64 = 2_000_000;
+const PREFIXES: usize = 100_000;
 /// What the generated table and the updates are drawn from.
 const SEED: u64 = 1;
 /// Readers per CPU.
@@ -39,10 +36,6 @@ pub struct Args {
     /// Measure for so long and print tables, on a terminal too [default without one: 20]
     #[arg(long, value_name = "S", value_parser = units::seconds)]
     seconds: Option<f64>,
-
-    /// Size of the generated table: prefix lengths as in the global IPv4 table [default: 100000]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=MAX_PREFIXES))]
-    prefixes: Option<u32>,
 }
 
 /// Shows the demo on a terminal, or runs it and prints its tables.
@@ -52,13 +45,12 @@ pub struct Args {
 /// Returns an error if a thread cannot be started, if a lookup is wrong, or if the terminal cannot be used.
 pub fn run(args: &Args) -> Result<()> {
     let cpus = thread::available_parallelism().context("cannot find out how many CPUs there are")?.get();
-    let prefixes = args.prefixes.unwrap_or(PREFIXES);
     let is_live = args.seconds.is_none() && io::stdout().is_terminal() && io::stdin().is_terminal();
     if !is_live {
-        println!("Longest-prefix match on {prefixes} IPv4 prefixes under live updates.");
+        println!("Longest-prefix match on {PREFIXES} IPv4 prefixes under live updates.");
         println!("CPUs: {cpus}. Updaters: 1. Fences of stillpoint: {}.", stillpoint::fence::backend());
     }
-    let rib = Rib::generate(prefixes as usize, SEED);
+    let rib = Rib::generate(PREFIXES, SEED);
     let stores = STORES.into_iter().map(|(_, starter)| starter(&rib)).collect::<Result<Vec<Start>>>()?;
     if is_live {
         return live::run(&stores, cpus);

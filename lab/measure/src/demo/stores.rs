@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 
 use arc_swap::ArcSwap;
 use crossbeam_epoch::{Atomic, Owned};
@@ -98,31 +98,24 @@ impl Store for InArcSwap {
 }
 
 /// One lock around the whole table.
-macro_rules! locked {
-    ($store:ident, $lock:ident, $read:ident, $write:ident) => {
-        pub(super) struct $store($lock<Vec<Bucket>>);
+pub(super) struct InRwLock(RwLock<Vec<Bucket>>);
 
-        impl Store for $store {
-            fn new(buckets: Vec<Bucket>) -> Self {
-                Self($lock::new(buckets))
-            }
+impl Store for InRwLock {
+    fn new(buckets: Vec<Bucket>) -> Self {
+        Self(RwLock::new(buckets))
+    }
 
-            #[inline]
-            fn lookup(&self, address: u32) -> Option<NextHop> {
-                self.0.$read().expect("no thread panics under the lock")[slot(address)].lookup(address)
-            }
+    #[inline]
+    fn lookup(&self, address: u32) -> Option<NextHop> {
+        self.0.read().expect("no thread panics under the lock")[slot(address)].lookup(address)
+    }
 
-            fn replace(&self, slot: usize, change: Change) {
-                let mut buckets = self.0.$write().expect("no thread panics under the lock");
-                let new = buckets[slot].successor(change);
-                let old = mem::replace(&mut buckets[slot], new);
-                // Freed outside the lock.
-                drop(buckets);
-                drop(old);
-            }
-        }
-    };
+    fn replace(&self, slot: usize, change: Change) {
+        let mut buckets = self.0.write().expect("no thread panics under the lock");
+        let new = buckets[slot].successor(change);
+        let old = mem::replace(&mut buckets[slot], new);
+        // Freed outside the lock.
+        drop(buckets);
+        drop(old);
+    }
 }
-
-locked!(InMutex, Mutex, lock, lock);
-locked!(InRwLock, RwLock, read, write);

@@ -1,9 +1,10 @@
-//! The forwarding table of the demo: an array of buckets, one for each value of the first 16 address bits, each bucket
-//! an immutable snapshot of its IPv4 routes. And what its updater knows: which routes stand, and which change comes next.
+//! The forwarding table of the demo: an array of buckets, one for each value of the first 16 address bits, each
+//! bucket an immutable snapshot of its IPv4 routes. And what its updater knows: which routes stand, and which change
+//! comes next.
 //!
-//! An update copies the bucket, so a bucket is never changed in place: the [`stores`](super::stores) differ only in how
-//! a reader gets hold of a bucket and how the updater replaces it. A lookup allocates nothing and touches no reference
-//! count.
+//! An update copies the bucket, so a bucket is never changed in place: the [`stores`](super::stores) differ only in
+//! how a reader gets hold of a bucket and how the updater replaces it. A lookup allocates nothing and touches no
+//! reference count.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ const SLOTS: usize = 1 << 16;
 const HOPS: NextHop = 64;
 
 /// Prefixes of each length from /16 to /24 in the global IPv4 table when it had 895,537 entries: "Prefix Length
-/// Distributions" of <https://bgp.potaroo.net/as2.0/bgp-active.html> (G. Huston's BGP Table Data, the source of the CIDR
-/// Report). Each lies in one bucket; the few shorter ones are left out.
+/// Distributions" of <https://bgp.potaroo.net/as2.0/bgp-active.html> (G. Huston's BGP Table Data, the source of the
+/// CIDR Report). Each lies in one bucket; the few shorter ones are left out.
 const LENGTHS: [usize; 9] = [13_647, 8_391, 14_216, 25_741, 43_665, 53_098, 109_281, 97_781, 523_876];
 
 /// Returns the bucket of an address.
@@ -31,8 +32,8 @@ pub(super) fn slot(address: u32) -> usize {
     (address >> 16) as usize
 }
 
-/// The addresses that agree with `first` in the first `len` bits, of which there are 16 at least. Sorted by first address,
-/// a prefix comes before those inside it.
+/// The addresses that agree with `first` in the first `len` bits, of which there are 16 at least. Sorted by first
+/// address, a prefix comes before those inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Prefix {
     first: u32,
@@ -84,7 +85,8 @@ impl Bucket {
         self.routes[..end].iter().rev().find(|route| route.0.contains(address)).map(|route| route.1)
     }
 
-    /// Returns the bucket after a change. From this call on, `self` counts as awaiting reclamation.
+    /// Returns the bucket after a change, for the caller to replace `self` with, once: from this call on, `self`
+    /// counts as awaiting reclamation.
     pub(super) fn successor(&self, (prefix, hop): Change) -> Self {
         let before = self.routes.partition_point(|route| route.0 < prefix);
         let after = self.routes.partition_point(|route| route.0 <= prefix);
@@ -92,7 +94,7 @@ impl Bucket {
         routes.extend_from_slice(&self.routes[..before]);
         routes.extend(hop.map(|hop| (prefix, hop)));
         routes.extend_from_slice(&self.routes[after..]);
-        // Relaxed: the store orders this before the drop, which reads it.
+        // Relaxed: replacing the bucket orders this before its drop.
         self.superseded.store(true, Relaxed);
         self.gauge.retired.fetch_add(self.bytes(), Relaxed);
         Self::new(routes, self.gauge)
@@ -133,8 +135,8 @@ impl Gauge {
     }
 }
 
-/// The routing information base: the routes that stand, and which update comes next. It belongs to the updater. Its plain
-/// search by prefix length is what the forwarding tables are checked against.
+/// The routing information base: the routes that stand, and which update comes next. It belongs to the updater. Its
+/// plain search by prefix length is what the forwarding tables are checked against.
 #[derive(Clone, Debug)]
 pub(super) struct Rib {
     /// Sorted. A route's place is its number.
@@ -153,6 +155,7 @@ impl Rib {
         let mut prefixes: Vec<Prefix> = Vec::with_capacity(count);
         let mut known = HashSet::with_capacity(count);
         let mut published = 0;
+        // After each length, the table has as large a share of its prefixes as the published one.
         for (len, of_len) in (16..).zip(LENGTHS) {
             published += of_len;
             while prefixes.len() < published * count / total {
@@ -185,7 +188,7 @@ impl Rib {
     }
 
     /// Makes the next update: withdraws one random route in ten, announces the others with another next hop. A
-    /// withdrawn route comes back. Returns the bucket that changes.
+    /// withdrawn route comes back. Returns the bucket that changes, and the change.
     pub(super) fn update(&mut self) -> (usize, Change) {
         let number = self.random.usize(..self.prefixes.len());
         let hop = match self.hops[number] {

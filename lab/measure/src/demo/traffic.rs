@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use stillpoint::percpu::Counter;
 
-use super::stores::{InArcSwap, InEpoch, InMutex, InRcu, InRwLock, Store};
+use super::stores::{InArcSwap, InEpoch, InRcu, InRwLock, Store};
 use super::table::{Gauge, Rib};
 use harness::controls::Controls;
 use harness::units::OURS;
@@ -32,12 +32,11 @@ pub(super) type Start = Box<dyn Fn(usize) -> Result<Running>>;
 type Starter = fn(&Rib) -> Result<Start>;
 
 /// How the table can be protected, by name, ours first.
-pub(super) const STORES: [(&str, Starter); 5] = [
+pub(super) const STORES: [(&str, Starter); 4] = [
     (OURS, Table::<InRcu>::starter),
     ("crossbeam-epoch", Table::<InEpoch>::starter),
     ("arc-swap", Table::<InArcSwap>::starter),
     ("std-rwlock", Table::<InRwLock>::starter),
-    ("std-mutex", Table::<InMutex>::starter),
 ];
 
 /// What is done in a second, the longest update, and the most bytes that were seen awaiting reclamation.

@@ -1,4 +1,4 @@
-//! arc-swap: a pointer to an `Arc`; and the drop-in for it.
+//! arc-swap: a pointer to an `Arc`.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use arc_swap::ArcSwap;
 use super::{ReadSide, Stores, VALUE, read_side};
 
 /// Implements [`ReadSide`] for a cache that each thread has of an `Arc`: the type, its name, its cache and how that
-/// is made, and the constructor. A read asks the cache, which compares one pointer. There is no section: the value is kept until the
-/// thread reads again.
+/// is made, and the constructor. A read asks the cache, which compares one pointer. There is no section: the value is
+/// kept until the thread reads again.
 macro_rules! cached {
     ($type:ty, $name:expr, $cache:ty, $make:expr, $new:expr) => {
         impl ReadSide for $type {
@@ -42,57 +42,31 @@ macro_rules! cached {
 }
 pub(super) use cached;
 
-/// Defines what is measured of a crate with the API of arc-swap, and its name.
-macro_rules! arc_swap {
-    ($library:ident, $name:literal) => {
-        /// For short sections: `load()`, its fast path.
-        pub struct Load($library::ArcSwap<u64>);
-
-        read_side!(
-            Load,
-            $name,
-            $library::Guard<Arc<u64>>,
-            Self($library::ArcSwap::from_pointee(VALUE)),
-            |this| this.0.load(),
-            |_this, guard| ***guard
-        );
-
-        impl Stores for Load {
-            fn store(&self, pointer: Arc<u64>) {
-                self.0.store(pointer);
-            }
-        }
-
-        /// With a `Cache` for each thread, which its documentation recommends where reads are frequent and changes rare.
-        pub struct Cached($library::ArcSwap<u64>);
-
-        cached!(
-            Cached,
-            concat!($name, "-cache"),
-            $library::cache::Cache<&'a $library::ArcSwap<u64>, Arc<u64>>,
-            $library::cache::Cache::new,
-            Self($library::ArcSwap::from_pointee(VALUE))
-        );
-    };
-}
-
-arc_swap!(arc_swap, "arc-swap");
-
-/// `compat/arc-swap`, in place of it.
-pub mod compat {
-    use super::*;
-
-    arc_swap!(arc_swap_compat, "stillpoint-compat");
-}
-
-/// What its documentation recommends for values that are held for long, as across `.await`.
-pub struct LoadFull(ArcSwap<u64>);
+/// For short sections: `load()`, its fast path.
+pub struct Load(ArcSwap<u64>);
 
 read_side!(
-    LoadFull,
-    "arc-swap-full",
-    Arc<u64>,
+    Load,
+    "arc-swap",
+    arc_swap::Guard<Arc<u64>>,
     Self(ArcSwap::from_pointee(VALUE)),
-    |this| this.0.load_full(),
-    |_this, guard| **guard
+    |this| this.0.load(),
+    |_this, guard| ***guard
+);
+
+impl Stores for Load {
+    fn store(&self, pointer: Arc<u64>) {
+        self.0.store(pointer);
+    }
+}
+
+/// With a `Cache` for each thread, which its documentation recommends where reads are frequent and changes rare.
+pub struct Cached(ArcSwap<u64>);
+
+cached!(
+    Cached,
+    "arc-swap-cache",
+    arc_swap::Cache<&'a ArcSwap<u64>, Arc<u64>>,
+    arc_swap::Cache::new,
+    Self(ArcSwap::from_pointee(VALUE))
 );

@@ -1,11 +1,10 @@
 //! crossbeam-epoch.
 
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::{Collector, Guard, LocalHandle, Shared};
 
-use super::{BoxSlot, Object, ReadSide, Reclaim, VALUE, read_side};
+use super::{BoxSlot, Object, Reclaim};
 
 /// With a collector and handles of its threads, which are never slower than the global ones: `epoch::pin()` looks the
 /// handle up. `flush` where a thread waits. There is no barrier: dropping the collector frees the rest.
@@ -49,12 +48,6 @@ impl Reclaim for Epoch {
         unsafe { guard.defer_destroy(old) };
     }
 
-    #[inline]
-    unsafe fn retire<N: Send + 'static>(guard: &Guard, node: NonNull<N>) {
-        // SAFETY: the caller's contract; the node comes from a Box, which is what this library allocates too.
-        unsafe { guard.defer_destroy(Shared::from(node.as_ptr().cast_const())) };
-    }
-
     fn call<F: FnOnce() + Send + 'static>(thread: &LocalHandle, f: F) {
         let guard = thread.pin();
         guard.defer(f);
@@ -65,15 +58,3 @@ impl Reclaim for Epoch {
         drop(self.0);
     }
 }
-
-/// With `epoch::pin()`, as its documentation does it.
-pub struct Pin(BoxSlot<u64>);
-
-read_side!(
-    Pin,
-    "crossbeam-pin",
-    Guard,
-    Self(BoxSlot::new(Box::new(VALUE))),
-    |_this| crossbeam_epoch::pin(),
-    |this, guard| *Epoch::get(guard, &this.0)
-);

@@ -25,7 +25,8 @@ impl Stores for Load {
     }
 }
 
-/// With a `Cache` for each thread, "blazingly fast" by its documentation: a thread keeps the value until it reads again.
+/// With a `Cache` for each thread, "blazingly fast" by its documentation: a thread keeps the value until it reads
+/// again.
 pub struct Cached(AtomicArc<u64>);
 
 cached!(

@@ -1,6 +1,7 @@
 //! Hazard pointers, and what takes their place: a few pointers that are protected at once, and replaced.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ::haphazard::{AtomicPtr, HazardPointer as PeerPointer};
 use ::kovan::{Atomic as KovanAtomic, RetiredNode, pin};
@@ -9,7 +10,7 @@ use stillpoint::hazard::{Global, HazardPointer};
 use stillpoint::rcu::Rcu;
 
 use super::VALUE;
-use harness::timed_loop::repeat;
+use harness::timed_loop::{Threads, repeat};
 
 /// Pointers that are protected at once.
 pub const MOST: usize = 8;
@@ -20,9 +21,21 @@ pub trait Protect: Sync {
 
     fn new() -> Self;
 
-    /// Returns a loop that protects `N` values, adds the numbers in them, and gives them up. Each uses its hazard pointers
-    /// again, as to make one is slower.
+    /// Returns a loop that protects `N` values, adds the numbers in them, and gives them up. Each uses its hazard
+    /// pointers again, as to make one is slower.
     fn protects<const N: usize>(&self) -> impl FnMut(u32) -> u64;
+}
+
+/// Returns the nanoseconds in which a thread protects a value, and gives it up.
+pub fn time_one<S: Protect>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
+    let shared = &S::new();
+    threads.measure(slice, |timed_loop| timed_loop.time(shared.protects::<1>()))
+}
+
+/// [`time_one`] for eight values.
+pub fn time_eight<S: Protect>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
+    let shared = &S::new();
+    threads.measure(slice, |timed_loop| timed_loop.time(shared.protects::<MOST>()))
 }
 
 /// Pointers whose values are replaced and retired.

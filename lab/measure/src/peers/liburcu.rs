@@ -3,21 +3,21 @@
 
 use std::hint::black_box;
 use std::marker::PhantomData;
-use std::mem::offset_of;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::Ordering;
 
-use super::{BoxSlot, Events, GracePeriods, Object, ReadSide, Reclaim, VALUE};
+use super::{BoxSlot, GracePeriods, Object, ReadSide, Reclaim, VALUE};
 
 mod ffi {
     use std::ffi::{c_int, c_ulong};
 
-    use super::{Events, Head};
+    use super::Head;
 
     unsafe extern "C" {
         pub(super) safe fn urcu_memb_register_thread();
         pub(super) safe fn urcu_memb_unregister_thread();
         pub(super) safe fn urcu_memb_barrier();
+        pub(super) safe fn urcu_memb_synchronize_rcu();
         pub(super) fn urcu_memb_call_rcu(head: *mut Head, func: unsafe extern "C" fn(*mut Head));
         pub(super) safe fn urcu_memb_create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int;
         pub(super) safe fn urcu_memb_free_all_cpu_call_rcu_data();
@@ -25,12 +25,9 @@ mod ffi {
         pub(super) safe fn urcu_qsbr_unregister_thread();
         pub(super) safe fn urcu_qsbr_synchronize_rcu();
 
-        pub(super) safe fn lab_urcu_counters() -> Events;
-        pub(super) safe fn lab_urcu_synchronize();
         pub(super) fn lab_urcu_enter();
         pub(super) fn lab_urcu_exit();
         pub(super) fn lab_urcu_read(slot: *const *mut u64, pairs: u32) -> u64;
-        pub(super) fn lab_urcu_read_nested(slot: *const *mut u64, pairs: u32) -> u64;
         pub(super) fn lab_qsbr_read(slot: *const *mut u64, reads: u32) -> u64;
         pub(super) safe fn lab_qsbr_quiescent(reports: u32) -> u64;
     }
@@ -38,7 +35,7 @@ mod ffi {
 
 /// `synchronize_rcu()`. The calling thread must not be inside a section.
 pub fn synchronize() {
-    ffi::lab_urcu_synchronize();
+    ffi::urcu_memb_synchronize_rcu();
 }
 
 /// `rcu_barrier()`: waits until everything that was deferred before has run. The calling thread must not be inside a
@@ -114,11 +111,6 @@ impl ReadSide for Readers {
         unsafe { ffi::lab_urcu_read(black_box(&self.0).0.as_ptr(), n) }
     }
 
-    fn read_nested(&self, _: &Reader, n: u32) -> u64 {
-        // SAFETY: as in `read`.
-        unsafe { ffi::lab_urcu_read_nested(black_box(&self.0).0.as_ptr(), n) }
-    }
-
     fn load_many(&self, reader: &Reader, n: u32) -> u64 {
         let _section = reader.enter();
         self.read(reader, n)
@@ -128,10 +120,6 @@ impl ReadSide for Readers {
 impl GracePeriods for Readers {
     fn synchronize(&self) {
         synchronize();
-    }
-
-    fn events(&self) -> Events {
-        ffi::lab_urcu_counters()
     }
 }
 
@@ -188,11 +176,6 @@ impl GracePeriods for QsbrReaders {
     fn synchronize(&self) {
         ffi::urcu_qsbr_synchronize_rcu();
     }
-
-    /// System calls are counted for both flavors together.
-    fn events(&self) -> Events {
-        ffi::lab_urcu_counters()
-    }
 }
 
 /// `struct rcu_head`, which each object has that liburcu frees.
@@ -221,8 +204,8 @@ impl<T> Node<T> {
     ///
     /// # Safety
     ///
-    /// The thread is registered. `node` comes from a `Box`. It is not freed otherwise, nor used after the sections that
-    /// are open now.
+    /// The thread is registered. `node` comes from a `Box`. It is not freed otherwise, nor used after the sections
+    /// that are open now.
     unsafe fn retire(node: *mut Self) {
         unsafe extern "C" fn free<T>(head: *mut Head) {
             // SAFETY: `retire` handed over a node of this type, whose head comes first.
@@ -288,21 +271,6 @@ impl<const POLLING: bool> Reclaim for Workers<POLLING> {
         unsafe { Node::retire(old) };
     }
 
-    /// The node is the value of one of liburcu's.
-    #[inline]
-    fn allocate<N: Send + 'static>(node: N) -> NonNull<N> {
-        let node = Box::into_raw(Node::new(node));
-        // SAFETY: the node lives; the pointer may be used for all of it, as none is made to a reference.
-        unsafe { NonNull::new_unchecked(&raw mut (*node).value) }
-    }
-
-    #[inline]
-    unsafe fn retire<N: Send + 'static>(_: &Section<'_>, node: NonNull<N>) {
-        let node = node.as_ptr().wrapping_byte_sub(offset_of!(Node<N>, value)).cast::<Node<N>>();
-        // SAFETY: the caller's contract; a thread in a section is registered; the value comes from `allocate`.
-        unsafe { Node::retire(node) };
-    }
-
     fn call<F: FnOnce() + Send + 'static>(_: &Reader, f: F) {
         unsafe extern "C" fn run<F: FnOnce()>(head: *mut Head) {
             // SAFETY: `call` handed over a node of this type, whose head comes first.
@@ -310,7 +278,8 @@ impl<const POLLING: bool> Reclaim for Workers<POLLING> {
             (node.value)();
         }
         let node = Box::into_raw(Node::new(f));
-        // SAFETY: a reader is a registered thread; the node is liburcu's alone, and `run` is the function for its type.
+        // SAFETY: a reader is a registered thread; the node is liburcu's alone, and `run` is the function for its
+        // type.
         unsafe { ffi::urcu_memb_call_rcu(node.cast(), run::<F>) };
     }
 
@@ -328,21 +297,12 @@ mod tests {
 
     /// All in one test, as registration with liburcu concerns the whole process.
     #[test]
-    fn liburcu_counts_grace_periods_and_runs_callbacks() {
+    fn liburcu_reads_waits_and_runs_callbacks() {
         let readers = Readers::new();
-        let events = || {
-            let before = readers.events();
-            synchronize();
-            readers.events() - before
-        };
-        // No thread is registered: there is nothing to wait for.
-        assert_eq!((events().grace_periods, events().heavy), (0, 0));
         let reader = readers.reader();
-        assert_eq!((readers.read(&reader, 10), readers.read_nested(&reader, 10)), (70, 70));
+        assert_eq!(readers.read(&reader, 10), 70);
         drop((reader.enter(), reader.enter()));
-        // Without membarrier liburcu uses fences, which are not counted.
-        let Events { grace_periods, heavy, wakes } = events();
-        assert!((grace_periods, heavy, wakes) == (1, 2, 0) || heavy == 0);
+        readers.synchronize();
         drop(reader);
         barrier_waits_for_deferred_work::<false>();
         barrier_waits_for_deferred_work::<true>();

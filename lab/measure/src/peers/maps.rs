@@ -5,14 +5,8 @@ use std::sync::{PoisonError, RwLock};
 
 use stillpoint::rcu;
 
-#[cfg(feature = "liburcu")]
-pub use super::lfht::Lfht;
-
 /// The hasher of all maps.
 pub(crate) type Hasher = hashbrown::DefaultHashBuilder;
-
-/// Name of liburcu's hash table in the report.
-pub const CDS_LFHT: &str = "cds_lfht";
 
 /// A key with a number.
 pub trait Key: Hash + Eq + Clone + Default + Send + Sync + 'static {
@@ -40,48 +34,113 @@ impl Key for String {
     }
 }
 
-/// A map to numbers. The default is empty, and grows, except for `cds_lfht`: see [`bench::map`](crate::bench::map).
-pub trait Map<K = u64>: Send + Sync + Default + 'static {
+/// A value.
+pub trait Value: Clone + Send + Sync + 'static {
+    fn of(number: usize) -> Self;
+
+    /// Something that depends on it.
+    fn number(&self) -> u64;
+}
+
+impl Value for u64 {
+    #[inline(always)]
+    fn of(number: usize) -> Self {
+        number as Self
+    }
+
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        *self
+    }
+}
+
+impl Value for String {
+    fn of(number: usize) -> Self {
+        format!("a page with the number {number:08}")
+    }
+
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+/// A map.
+pub trait Map<K = u64, V = u64>: Send + Sync + Default + 'static {
     /// Name in the report.
     const NAME: &'static str;
 
-    /// Makes the calling thread one that uses maps, until the result is dropped. Each thread has at most one.
-    fn register() -> impl Sized {}
-
-    /// Creates a map that will always have about so many entries.
-    fn for_entries(_entries: usize) -> Self {
-        Self::default()
-    }
-
+    /// Returns the number of a value.
     fn get(&self, key: &K) -> Option<u64>;
 
-    fn insert(&self, key: K, value: u64);
+    fn insert(&self, key: K, value: V);
 
     fn remove(&self, key: &K);
+
+    fn retain(&self, stays: impl Fn(&K) -> bool);
+
+    fn for_each(&self, f: impl FnMut(&V));
 }
 
-/// The library's.
-#[derive(Debug, Default)]
-pub struct Stillpoint<K: Key = u64>(stillpoint_collections::HashMap<K, u64, Hasher>);
+/// Implements [`Map`] for a map with any key and value: its type, its name, and its operations.
+macro_rules! map {
+    ($(#[$doc:meta])* $type:ident, $inner:ty, $name:expr, |$map:ident, $key:ident| $get:expr, |$value:ident| $insert:expr, $remove:expr, |$stays:ident| $retain:expr, |$f:ident| $for_each:expr) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $type<K: Key = u64, V: Value = u64>($inner);
 
-impl<K: Key> Map<K> for Stillpoint<K> {
-    const NAME: &'static str = harness::report::OURS;
+        impl<K: Key, V: Value> Default for $type<K, V> {
+            fn default() -> Self {
+                Self(<$inner>::default())
+            }
+        }
 
-    #[inline(always)]
-    fn get(&self, key: &K) -> Option<u64> {
-        self.0.get(key, &rcu::enter()).copied()
-    }
+        impl<K: Key, V: Value> Map<K, V> for $type<K, V> {
+            const NAME: &'static str = $name;
 
-    #[inline(always)]
-    fn insert(&self, key: K, value: u64) {
-        self.0.insert(key, value, &rcu::enter());
-    }
+            #[inline(always)]
+            fn get(&self, $key: &K) -> Option<u64> {
+                let $map = &self.0;
+                $get
+            }
 
-    #[inline(always)]
-    fn remove(&self, key: &K) {
-        self.0.remove(key, &rcu::enter());
-    }
+            #[inline(always)]
+            fn insert(&self, $key: K, $value: V) {
+                let $map = &self.0;
+                let _ = $insert;
+            }
+
+            #[inline(always)]
+            fn remove(&self, $key: &K) {
+                let $map = &self.0;
+                $remove;
+            }
+
+            fn retain(&self, $stays: impl Fn(&K) -> bool) {
+                let $map = &self.0;
+                $retain;
+            }
+
+            #[inline(always)]
+            fn for_each(&self, #[allow(unused_mut, reason = "some pass it on")] mut $f: impl FnMut(&V)) {
+                let $map = &self.0;
+                $for_each;
+            }
+        }
+    };
 }
+
+map!(
+    /// The library's.
+    Stillpoint,
+    stillpoint_collections::HashMap<K, V, Hasher>,
+    harness::report::OURS,
+    |map, key| map.get(key, &rcu::enter()).map(V::number),
+    |value| map.insert(key, value, &rcu::enter()).is_some(),
+    map.remove(key, &rcu::enter()),
+    |stays| map.retain(|key, _| stays(key), &rcu::enter()),
+    |f| map.values(&rcu::enter()).for_each(f)
+);
 
 /// The library's, of pairs that it copies.
 #[derive(Debug, Default)]
@@ -104,112 +163,96 @@ impl Map for CopyMap {
     fn remove(&self, key: &u64) {
         self.0.remove(key);
     }
-}
 
-/// papaya, pinned for each operation, as the others are.
-#[derive(Debug, Default)]
-pub struct Papaya<K: Key = u64>(papaya::HashMap<K, u64, Hasher>);
-
-impl<K: Key> Map<K> for Papaya<K> {
-    const NAME: &'static str = "papaya";
-
-    #[inline(always)]
-    fn get(&self, key: &K) -> Option<u64> {
-        self.0.pin().get(key).copied()
+    fn retain(&self, stays: impl Fn(&u64) -> bool) {
+        self.0.retain(|key, _| stays(&key));
     }
 
     #[inline(always)]
-    fn insert(&self, key: K, value: u64) {
-        self.0.pin().insert(key, value);
-    }
-
-    #[inline(always)]
-    fn remove(&self, key: &K) {
-        self.0.pin().remove(key);
+    fn for_each(&self, mut f: impl FnMut(&u64)) {
+        self.0.values().for_each(|value| f(&value));
     }
 }
 
-/// dashmap.
-#[derive(Debug, Default)]
-pub struct Dashmap<K: Key = u64>(dashmap::DashMap<K, u64, Hasher>);
+map!(
+    /// papaya, pinned for each operation, as the others are.
+    Papaya,
+    papaya::HashMap<K, V, Hasher>,
+    "papaya",
+    |map, key| map.pin().get(key).map(V::number),
+    |value| map.pin().insert(key, value).is_some(),
+    map.pin().remove(key),
+    |stays| map.pin().retain(|key, _| stays(key)),
+    |f| map.pin().values().for_each(f)
+);
 
-impl<K: Key> Map<K> for Dashmap<K> {
-    const NAME: &'static str = "dashmap";
+map!(
+    /// dashmap.
+    Dashmap,
+    dashmap::DashMap<K, V, Hasher>,
+    "dashmap",
+    |map, key| map.get(key).map(|entry| entry.number()),
+    |value| map.insert(key, value),
+    map.remove(key),
+    |stays| map.retain(|key, _| stays(key)),
+    |f| map.iter().for_each(|entry| f(entry.value()))
+);
 
-    #[inline(always)]
-    fn get(&self, key: &K) -> Option<u64> {
-        self.0.get(key).map(|entry| *entry)
-    }
+map!(
+    /// scc. Its documentation recommends `read_sync` for reads.
+    Scc,
+    scc::HashMap<K, V, Hasher>,
+    "scc",
+    |map, key| map.read_sync(key, |_, value| value.number()),
+    |value| map.upsert_sync(key, value),
+    map.remove_sync(key),
+    |stays| map.retain_sync(|key, _| stays(key)),
+    |f| map.iter_sync(|_, value| {
+        f(value);
+        true
+    })
+);
 
-    #[inline(always)]
-    fn insert(&self, key: K, value: u64) {
-        self.0.insert(key, value);
-    }
+map!(
+    /// scc's map for reads. Its insertion replaces nothing.
+    SccIndex,
+    scc::HashIndex<K, V, Hasher>,
+    "scc-index",
+    |map, key| map.peek_with(key, |_, value| value.number()),
+    |value| map.insert_sync(key, value),
+    map.remove_sync(key),
+    |stays| map.retain_sync(|key, _| stays(key)),
+    |f| map.iter(&scc::Guard::new()).for_each(|(_, value)| f(value))
+);
 
-    #[inline(always)]
-    fn remove(&self, key: &K) {
-        self.0.remove(key);
-    }
-}
-
-/// scc. Its documentation recommends `read_sync` for reads.
-#[derive(Debug, Default)]
-pub struct Scc<K: Key = u64>(scc::HashMap<K, u64, Hasher>);
-
-impl<K: Key> Map<K> for Scc<K> {
-    const NAME: &'static str = "scc";
-
-    #[inline(always)]
-    fn get(&self, key: &K) -> Option<u64> {
-        self.0.read_sync(key, |_, value| *value)
-    }
-
-    #[inline(always)]
-    fn insert(&self, key: K, value: u64) {
-        self.0.upsert_sync(key, value);
-    }
-
-    #[inline(always)]
-    fn remove(&self, key: &K) {
-        self.0.remove_sync(key);
-    }
-}
-
-/// A map behind a lock of the standard library.
-#[derive(Debug, Default)]
-pub struct Locked<K: Key = u64>(RwLock<hashbrown::HashMap<K, u64, Hasher>>);
-
-impl<K: Key> Map<K> for Locked<K> {
-    const NAME: &'static str = "rwlock-hashbrown";
-
-    #[inline(always)]
-    fn get(&self, key: &K) -> Option<u64> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(key).copied()
-    }
-
-    #[inline(always)]
-    fn insert(&self, key: K, value: u64) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key, value);
-    }
-
-    #[inline(always)]
-    fn remove(&self, key: &K) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(key);
-    }
-}
+map!(
+    /// A map behind a lock of the standard library.
+    Locked,
+    RwLock<hashbrown::HashMap<K, V, Hasher>>,
+    "rwlock-hashbrown",
+    |map, key| map.read().unwrap_or_else(PoisonError::into_inner).get(key).map(V::number),
+    |value| map.write().unwrap_or_else(PoisonError::into_inner).insert(key, value),
+    map.write().unwrap_or_else(PoisonError::into_inner).remove(key),
+    |stays| map.write().unwrap_or_else(PoisonError::into_inner).retain(|key, _| stays(key)),
+    |f| map.read().unwrap_or_else(PoisonError::into_inner).values().for_each(f)
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check<K: Key, M: Map<K>>() {
-        let _thread = M::register();
         let (map, key) = (M::default(), K::with_number);
-        map.insert(key(1), 2);
         map.insert(key(1), 3);
         assert_eq!((map.get(&key(1)), map.get(&key(2))), (Some(3), None), "{}", M::NAME);
         map.remove(&key(1));
         assert_eq!(map.get(&key(1)), None, "{}", M::NAME);
+        (0..10).for_each(|number| map.insert(key(number), 1));
+        let four = key(4);
+        map.retain(|key| *key != four);
+        let mut sum = 0;
+        map.for_each(|value| sum += value);
+        assert_eq!(sum, 9, "{}", M::NAME);
     }
 
     fn check_all<K: Key>() {
@@ -217,6 +260,7 @@ mod tests {
         check::<K, Papaya<K>>();
         check::<K, Dashmap<K>>();
         check::<K, Scc<K>>();
+        check::<K, SccIndex<K>>();
         check::<K, Locked<K>>();
     }
 
@@ -225,7 +269,5 @@ mod tests {
         check_all::<u64>();
         check::<u64, CopyMap>();
         check_all::<String>();
-        #[cfg(feature = "liburcu")]
-        check::<u64, Lfht>();
     }
 }

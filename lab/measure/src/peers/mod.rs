@@ -5,33 +5,25 @@
 //! alone.
 
 pub mod arc_swap;
+pub mod counters;
 pub mod crossbeam;
-pub mod haphazard;
 pub mod hazarc;
 pub mod hazards;
-pub mod kovan;
 pub mod left_right;
-#[cfg(feature = "liburcu")]
-mod lfht;
 #[cfg(feature = "liburcu")]
 pub mod liburcu;
 pub mod maps;
-pub mod nodes;
 pub mod parking_lot;
 pub mod pthread;
 pub mod pvq;
 pub mod rwlock;
-pub mod sdd;
 pub mod seize;
-pub mod spin;
 pub mod std;
 pub mod stillpoint;
 pub mod tokio;
 
 use ::std::cell::UnsafeCell;
 use ::std::hint::black_box;
-use ::std::ops::Sub;
-use ::std::ptr::NonNull;
 use ::std::sync::atomic::{AtomicPtr, Ordering};
 use ::std::time::Duration;
 
@@ -94,17 +86,6 @@ pub trait ReadSide: Sync + Sized {
         })
     }
 
-    /// [`read`](Self::read), with a section around each.
-    #[inline(never)]
-    fn read_nested(&self, reader: &Self::Reader<'_>, n: u32) -> u64 {
-        let this = black_box(self);
-        repeat(n, move || {
-            let _outer = this.enter(reader);
-            let inner = this.enter(reader);
-            this.load(&inner)
-        })
-    }
-
     /// Loads `n` times in one section.
     #[inline(always)]
     fn load_many(&self, reader: &Self::Reader<'_>, n: u32) -> u64 {
@@ -120,8 +101,8 @@ pub trait ReadSide: Sync + Sized {
     }
 }
 
-/// Implements [`ReadSide`] for readers that need no registration: the type, its name, its guard, the constructor, how a
-/// section begins, and what it loads.
+/// Implements [`ReadSide`] for readers that need no registration: the type, its name, its guard, the constructor, how
+/// a section begins, and what it loads.
 macro_rules! read_side {
     ($type:ty, $name:expr, $guard:ty, $new:expr, |$this:ident| $enter:expr, |$it:ident, $guarded:ident| $load:expr) => {
         impl ReadSide for $type {
@@ -160,15 +141,6 @@ pub fn time_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Res
     })
 }
 
-/// Returns the nanoseconds of two sections of [`ReadSide::read_nested`].
-pub fn time_nested_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
-    let shared = CachePadded::new(S::new());
-    threads.measure(slice, |timed_loop| {
-        let reader = shared.reader();
-        timed_loop.time(|n| shared.read_nested(&reader, n))
-    })
-}
-
 /// Readers of an atomic `Arc`.
 pub trait Stores: ReadSide {
     /// Replaces the pointer.
@@ -180,32 +152,9 @@ pub trait GracePeriods: ReadSide {
     /// Waits for a grace period; the calling thread is not registered.
     fn synchronize(&self);
 
-    /// Returns the events so far, if the library counts them.
-    fn events(&self) -> Events {
-        Events::default()
-    }
-}
-
-/// Events of grace periods, so far or between two readings. The layout is as in `struct lab_urcu_counters`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Events {
-    pub grace_periods: u64,
-    /// Process-wide fences, or calls of `membarrier`.
-    pub heavy: u64,
-    /// Calls of `FUTEX_WAKE`.
-    pub wakes: u64,
-}
-
-impl Sub for Events {
-    type Output = Self;
-
-    fn sub(self, earlier: Self) -> Self {
-        Self {
-            grace_periods: self.grace_periods - earlier.grace_periods,
-            heavy: self.heavy - earlier.heavy,
-            wakes: self.wakes - earlier.wakes,
-        }
+    /// Returns how often readers have woken an updater so far; not a number if the library does not count that.
+    fn wakes(&self) -> f64 {
+        f64::NAN
     }
 }
 
@@ -244,26 +193,6 @@ pub trait Reclaim: Sync + Sized {
 
     /// Publishes `value` and retires the one before. The calling thread must not be inside a section.
     fn replace<P: Object>(thread: &Self::Thread<'_>, slot: &Self::Slot<P>, value: P);
-
-    /// Allocates a node that is retired later.
-    #[inline]
-    fn allocate<N: Send + 'static>(node: N) -> NonNull<N> {
-        NonNull::from(Box::leak(Box::new(node)))
-    }
-
-    /// Loads a pointer to a node, which is not freed as long as the section lasts.
-    #[inline]
-    fn load<N>(_: &Self::Guard<'_>, pointer: &AtomicPtr<N>) -> *mut N {
-        // Acquire: the node's contents; pairs with the Release in `Stack::push`.
-        pointer.load(Ordering::Acquire)
-    }
-
-    /// Frees the node after the sections that are open now.
-    ///
-    /// # Safety
-    ///
-    /// The node comes from [`allocate`](Self::allocate), and no section that opens from now on can find it.
-    unsafe fn retire<N: Send + 'static>(guard: &Self::Guard<'_>, node: NonNull<N>);
 
     /// Calls `f` after a grace period, as soon as the library can.
     fn call<F: FnOnce() + Send + 'static>(thread: &Self::Thread<'_>, f: F);
@@ -346,6 +275,11 @@ pub trait Lock: Sync {
 
     /// Calls `f` with the lock held.
     fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R;
+
+    /// Calls `f` with the lock held for reading, if it has that.
+    fn read<R>(&self, f: impl FnOnce(&u64) -> R) -> R {
+        self.with(|value| f(value))
+    }
 }
 
 /// A lock by itself.

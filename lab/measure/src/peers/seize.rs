@@ -1,7 +1,6 @@
 //! seize.
 
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
 use seize::{Collector, Guard as _, LocalGuard, reclaim};
 
@@ -48,17 +47,6 @@ impl Reclaim for Seize {
         let old = slot.swap(Box::new(value));
         // SAFETY: the value came from a Box, is published no more, and this thread does not use it.
         unsafe { thread.retire(old, reclaim::boxed) };
-    }
-
-    #[inline]
-    fn load<N>(guard: &LocalGuard<'_>, pointer: &AtomicPtr<N>) -> *mut N {
-        guard.protect(pointer, Ordering::Acquire)
-    }
-
-    #[inline]
-    unsafe fn retire<N: Send + 'static>(guard: &LocalGuard<'_>, node: NonNull<N>) {
-        // SAFETY: the caller's contract; the node comes from a Box.
-        unsafe { guard.defer_retire(node.as_ptr(), reclaim::boxed) };
     }
 
     fn call<F: FnOnce() + Send + 'static>(thread: &&Collector, f: F) {

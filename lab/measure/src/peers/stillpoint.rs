@@ -1,29 +1,23 @@
 //! This library, for the same measurements as its peers.
 
-use std::ptr::NonNull;
-
 use stillpoint::lock::lab::{Policy, Raw};
-use stillpoint::rcu::{self, DeferOptions, Guard, Limits, Rcu, Shared};
+use stillpoint::rcu::{self, DeferOptions, Guard, Limits, Rcu};
 use stillpoint::{Domain as _, qsbr, srcu};
 
 use super::{
-    Around, Events, GracePeriods, Lock, Object, Published, RawLock, ReadSide, Reclaim, VALUE, lock, read_side,
+    Around, GracePeriods, Lock, Object, Published, RawLock, ReadSide, Reclaim, VALUE, lock, read_side,
 };
 use harness::report::OURS;
 
-/// `rcu`. The retiring thread runs destructors, as the guide recommends for values that only own memory. If not
-/// `LOCAL`, the worker runs them, and the thread may hold locks that they take.
-pub struct Stillpoint<const LOCAL: bool = true>;
+/// `rcu`. The retiring thread runs destructors, as the guide recommends for values that only own memory.
+pub struct Stillpoint;
 
-impl<const LOCAL: bool> Stillpoint<LOCAL> {
-    #[inline(always)]
-    fn options() -> DeferOptions {
-        if LOCAL { DeferOptions::new().run_on_retiring_thread() } else { DeferOptions::new() }
-    }
+fn options() -> DeferOptions {
+    DeferOptions::new().run_on_retiring_thread()
 }
 
-impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
-    const NAME: &'static str = if LOCAL { OURS } else { "stillpoint-worker" };
+impl Reclaim for Stillpoint {
+    const NAME: &'static str = OURS;
     type Thread<'a> = ();
     type Guard<'a> = Guard;
     type Slot<P: Object> = Rcu<P>;
@@ -52,13 +46,7 @@ impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
 
     #[inline]
     fn replace<P: Object>((): &(), slot: &Rcu<P>, value: P) {
-        slot.replace(value).retire_with(Self::options());
-    }
-
-    #[inline]
-    unsafe fn retire<N: Send + 'static>(_: &Guard, node: NonNull<N>) {
-        // SAFETY: the caller's contract; the node comes from a Box.
-        unsafe { rcu::Global.retire_shared(Shared::from_ptr(node.as_ptr()), Self::options()) };
+        slot.replace(value).retire_with(options());
     }
 
     fn call<F: FnOnce() + Send + 'static>((): &(), f: F) {
@@ -78,21 +66,9 @@ impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
 /// The readers of `rcu`.
 pub type RcuReaders = Published<Stillpoint>;
 
-impl RcuReaders {
-    /// Replaces the value, which retires the old one.
-    pub fn replace(&self) {
-        drop(self.slot.replace(VALUE));
-    }
-}
-
 impl GracePeriods for RcuReaders {
     fn synchronize(&self) {
         rcu::synchronize();
-    }
-
-    fn events(&self) -> Events {
-        let stats = rcu::stats();
-        Events { grace_periods: stats.grace_periods, heavy: stats.heavy_fences, wakes: stats.wakeups }
     }
 }
 
@@ -136,9 +112,8 @@ impl GracePeriods for QsbrReaders {
         qsbr::synchronize();
     }
 
-    fn events(&self) -> Events {
-        let stats = qsbr::Global.stats();
-        Events { grace_periods: stats.grace_periods, heavy: stats.heavy_fences, wakes: stats.wakeups }
+    fn wakes(&self) -> f64 {
+        qsbr::Global.stats().wakeups as f64
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::task::unconstrained;
 use super::{ReadSide, VALUE};
 
 /// Its readers are tasks that are not made to yield now and then.
-pub struct InRwLock(pub RwLock<Box<u64>>);
+pub struct InRwLock(RwLock<Box<u64>>);
 
 impl ReadSide for InRwLock {
     const NAME: &'static str = "tokio-rwlock";

@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::part::PARTS;
 use harness::given::Cpus;
@@ -15,44 +14,34 @@ use harness::{Origin, Report};
 
 /// All results of a directory.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Document {
+pub(super) struct Document {
+    /// The run and the code.
+    pub(super) origin: Option<Origin>,
     /// What `probe` prints, by name.
     pub(super) machine: Vec<(String, String)>,
-    pub(crate) results: Vec<Report>,
+    pub(super) results: Vec<Report>,
 }
 
 impl Document {
-    /// Reads the results of a report, or of a single bench or experiment.
+    /// Reads the results of a report.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be read or is neither.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+    /// Returns an error if the file cannot be read or has none.
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let name = path.display();
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-        let value: Value = serde_json::from_str(&text).with_context(|| format!("{name} is not JSON"))?;
-        let document = if value.get("results").is_some() {
-            serde_json::from_value(value)
-        } else if value.get("bench").is_some() {
-            serde_json::from_value(value).map(|report| Self { machine: Vec::new(), results: vec![report] })
-        } else {
-            bail!("{name} is neither of `report` nor of a bench or an experiment with --json");
-        };
-        document.with_context(|| format!("{name} is incomplete"))
+        serde_json::from_str(&text).with_context(|| format!("{name} is no report"))
     }
 
-    /// Writes the results: a line for each row, so that `diff` can compare two files.
+    /// Writes the results.
     ///
     /// # Errors
     ///
     /// Returns an error if the file cannot be written.
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let mut text = serde_json::to_string(self).context("cannot encode the results")?;
-        for item in [r#"{"bench":"#, r#"{"system":"#, r#"{"of":"#, r#"{"title":"#, r#"{"head":"#] {
-            text = text.replace(item, &format!("\n{item}"));
-        }
-        text.push('\n');
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        let text = serde_json::to_string_pretty(self).context("cannot encode the results")?;
+        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Returns a fact of the machine.
@@ -79,12 +68,12 @@ impl Document {
     }
 
     /// Returns the CPUs that threads got in the result in which they got the least part.
-    pub(crate) fn cpus(&self) -> Option<&Cpus> {
+    pub(super) fn cpus(&self) -> Option<&Cpus> {
         self.results.iter().filter_map(|result| result.cpus.as_ref()).reduce(Cpus::worse)
     }
 
     /// Returns the result of a part.
-    pub(crate) fn result(&self, bench: &str) -> Option<&Report> {
+    pub(super) fn result(&self, bench: &str) -> Option<&Report> {
         self.results.iter().find(|result| result.bench == bench)
     }
 
@@ -93,50 +82,19 @@ impl Document {
         PARTS.iter().filter_map(|part| self.result(part.name))
     }
 
-    /// Returns the run and the code of all results, if they have one run on one machine whose CPUs threads got, and a
-    /// commit without changes.
+    /// Returns the run and the code, if threads got the CPUs of the machine, and the commit is known and has no
+    /// changes.
     ///
     /// # Errors
     ///
     /// Returns what is wrong otherwise.
     pub(super) fn origin(&self) -> Result<&Origin, String> {
         self.results.iter().try_for_each(had_cpus)?;
-        let first = self.results.first().ok_or("there are no results")?;
-        let origin =
-            first.origin.as_ref().ok_or_else(|| format!("{}: the commit is not known", first.bench))?;
-        for result in &self.results {
-            let name = &result.bench;
-            match &result.origin {
-                None => return Err(format!("{name}: the commit is not known")),
-                Some(other) if other.commit != origin.commit => {
-                    return Err(format!(
-                        "{} is of {}, {name} of {}",
-                        first.bench,
-                        origin.short(),
-                        other.short()
-                    ));
-                }
-                Some(other) if other.run != origin.run => {
-                    return Err(format!("{} and {name} are of two runs", first.bench));
-                }
-                Some(_) if !result.machine.is_same_as(&first.machine) => {
-                    return Err(format!("{} and {name} are of two machines", first.bench));
-                }
-                Some(_) => (),
-            }
-        }
-        match origin {
-            Origin { commit, .. } if commit == UNKNOWN => Err("the commit is not known".to_owned()),
-            Origin { dirty: true, .. } => Err(format!("the code is {}", origin.short())),
-            _ => Ok(origin),
-        }
-    }
-
-    /// Adds a result, in place of an older one.
-    pub(super) fn put(&mut self, result: Report) {
-        match self.results.iter_mut().find(|old| old.bench == result.bench) {
-            Some(old) => *old = result,
-            None => self.results.push(result),
+        match &self.origin {
+            None => Err("there are no results".to_owned()),
+            Some(Origin { commit, .. }) if commit == UNKNOWN => Err("the commit is not known".to_owned()),
+            Some(origin) if origin.dirty => Err(format!("the code is {}", origin.short())),
+            Some(origin) => Ok(origin),
         }
     }
 }
@@ -144,13 +102,10 @@ impl Document {
 /// Returns which of a result's threads did not get the CPUs that they could use, if some did not.
 fn had_cpus(result: &Report) -> Result<(), String> {
     let name = &result.bench;
-    match (&result.cpus, result.rows.iter().find(|row| row.marked > 0)) {
-        (None, _) => Err(format!("{name}: how many CPUs threads got is not known")),
-        (Some(cpus), _) if !cpus.are_enough() => Err(format!("{name}: {cpus}")),
-        (_, Some(row)) => {
-            Err(format!("{name}, {}: in {} rounds threads got too few CPUs", row.config, row.marked))
-        }
-        _ => Ok(()),
+    match &result.cpus {
+        None => Err(format!("{name}: how many CPUs threads got is not known")),
+        Some(cpus) if !cpus.are_enough() => Err(format!("{name}: {cpus}")),
+        Some(_) => Ok(()),
     }
 }
 
@@ -166,27 +121,19 @@ mod tests {
     use harness::Recorder;
 
     #[test]
-    fn results_of_two_runs_of_changed_code_or_without_cpus_are_not_one_run() {
-        let origin =
-            |run: &str, commit: &str, dirty| Origin { run: run.into(), commit: commit.into(), dirty };
-        let result =
-            |name, origin, cpus| Report { origin, cpus, ..Report::new(&Recorder::new(name), Vec::new()) };
-        let (good, all) = (origin("1", "abc", false), || Some(Cpus::always(2.0, 2)));
-        let two = |a: Origin, b: Option<Origin>, cpus: Option<Cpus>| Document {
-            machine: Vec::new(),
-            results: vec![result("read", Some(a), all()), result("sync", b, cpus)],
+    fn changed_code_and_results_without_cpus_are_not_to_be_published() {
+        let document = |commit: &str, dirty, cpus| {
+            let report = Report::new(&Recorder::new("sync"), Vec::new());
+            let origin = Some(Origin { run: "1".into(), commit: commit.into(), dirty });
+            Document { origin, machine: Vec::new(), results: vec![Report { cpus, ..report }] }
         };
-        assert_eq!(two(good.clone(), Some(good.clone()), all()).origin(), Ok(&good));
-        let (dirty, unknown) = (origin("1", "abc", true), origin("1", "unknown", false));
-        let lost = Some(Cpus::always(1.5, 2));
+        let cpus = |given| Some(Cpus::always(given, 2));
+        assert!(document("abc", false, cpus(2.0)).origin().is_ok());
         for (bad, why) in [
-            (two(good.clone(), None, all()), "sync: the commit is not known"),
-            (two(good.clone(), Some(origin("2", "abc", false)), all()), "are of two runs"),
-            (two(good.clone(), Some(origin("1", "def", false)), all()), "read is of abc, sync of def"),
-            (two(good.clone(), Some(good.clone()), lost), "threads got 1.50"),
-            (two(good.clone(), Some(good.clone()), None), "is not known"),
-            (two(dirty.clone(), Some(dirty), all()), "the code is"),
-            (two(unknown.clone(), Some(unknown), all()), "the commit is not known"),
+            (document("abc", false, cpus(1.5)), "threads got 1.50"),
+            (document("abc", false, None), "is not known"),
+            (document("abc", true, cpus(2.0)), "the code is"),
+            (document(UNKNOWN, false, cpus(2.0)), "the commit is not known"),
             (Document::default(), "there are no results"),
         ] {
             assert!(bad.origin().is_err_and(|error| error.contains(why)), "{why}: {:?}", bad.origin());

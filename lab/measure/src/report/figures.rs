@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::document::{Document, fill};
+use harness::Better;
 use harness::report::{OURS, UNCHECKED, figure, times};
-use harness::stats::{Ratio, Row, Summary};
-use harness::{Better, Report};
+use harness::stats::{Row, Summary};
 
 pub(super) type Str = &'static str;
 
@@ -20,25 +20,28 @@ pub(super) struct Figure {
     pub(super) is_in_readme: bool,
     pub(super) part: Str,
     title: Str,
-    pub(super) metric: Str,
+    metric: Str,
     wanted: Str,
-    pub(super) targets: Vec<(Str, f64)>,
+    targets: Vec<(Str, f64)>,
+}
+
+/// Returns the cells of each line of a list that is no comment.
+pub(super) fn lines(list: Str) -> impl Iterator<Item = [Str; 6]> {
+    let cells = |line: Str| line.split('|').map(str::trim).collect::<Vec<_>>().try_into();
+    list.lines().filter(|line| !line.starts_with('#')).map(move |line| cells(line).expect("six cells"))
 }
 
 /// Returns all figures, in the order in which they are shown.
 pub(super) fn all() -> Vec<Figure> {
-    let lines = include_str!("figures.txt").lines().filter(|line| !line.starts_with('#'));
     let target = |pair: Str| {
         let (system, bound) = pair.split_once(' ').expect("a target is a system and a ratio");
         (system, bound.parse().expect("a ratio is a number"))
     };
-    let figure = |line: Str| {
-        let cells: Vec<Str> = line.split('|').map(str::trim).collect();
-        let [mark, part, title, metric, wanted, targets] = cells[..] else { panic!("not a figure: {line}") };
+    let figure = |[mark, part, title, metric, wanted, targets]: [Str; 6]| {
         let targets = targets.split(", ").filter(|pair| !pair.is_empty()).map(target).collect();
         Figure { is_in_readme: mark == "*", part, title, metric, wanted, targets }
     };
-    lines.map(figure).collect()
+    lines(include_str!("figures.txt")).map(figure).collect()
 }
 
 /// What was measured of a figure.
@@ -46,7 +49,8 @@ pub(super) fn all() -> Vec<Figure> {
 pub(super) struct Line {
     /// Part, metric and configuration.
     figure: String,
-    /// Title, ours, the best peer, theirs, ratio, extremes. Without a measurement, ours says so and the last says why.
+    /// Title, ours, the best peer, theirs, ratio, extremes. Without a measurement, ours says so and the last says
+    /// why.
     pub(super) cells: [String; 6],
     /// The other peers and theirs, the best first.
     pub(super) others: Vec<String>,
@@ -58,6 +62,10 @@ impl Line {
     /// Returns whether it has our value: an older run need not have it where it has a ratio.
     pub(super) fn is_measured(&self) -> bool {
         !["", NOT_MEASURED].contains(&&*self.cells[1])
+    }
+
+    pub(super) fn is_of(&self, figure: &Figure) -> bool {
+        self.figure == figure.name()
     }
 }
 
@@ -76,16 +84,11 @@ impl Figure {
         if RATES.contains(&self.metric) { Better::Higher } else { Better::Lower }
     }
 
-    /// Returns the line of a summary that is about the figure.
-    pub(super) fn line_in<'a>(&self, lines: &'a [Line]) -> Option<&'a Line> {
-        lines.iter().find(|line| line.figure == self.name())
-    }
-
     fn name(&self) -> String {
         format!("{} {} {}", self.part, self.metric, self.wanted)
     }
 
-    /// Compares our row with `system`: with the best peer of all that were measured (`best`), or not at all (`itself`).
+    /// Compares our row with `system`, or with the best peer of all that were measured (`best`).
     pub(super) fn compare<'a>(&self, document: &'a Document, system: &'a str) -> Compared<'a> {
         let Some(result) = document.result(self.part) else { return Compared::default() };
         let ours = result.find(OURS, self.metric, self.wanted);
@@ -93,11 +96,8 @@ impl Figure {
             "best" => ours.and_then(|ours| Some(&*result.peers(ours).first()?.system)),
             _ => Some(system),
         };
-        let ratio = ours.zip(to).and_then(|(ours, to)| match to {
-            "itself" => Some(ours.summary),
-            to => result.ratio_to(ours, to).map(|ratio| ratio.summary),
-        });
-        Compared { ours, to, ratio, lacks_cpus: result.lacks_cpus(self.metric, self.wanted) }
+        let ratio = ours.zip(to).and_then(|(ours, to)| result.ratio_to(ours, to));
+        Compared { ours, to, ratio, lacks_cpus: result.lacks_cpus() }
     }
 
     pub(super) fn line(&self, document: &Document) -> Line {
@@ -113,17 +113,19 @@ impl Figure {
                 ([fill(self.title, ours), value(ours), peer, theirs, ratio, range], others)
             }
             _ => {
-                let skipped = result.and_then(|result| result.skipped.iter().find(|one| one.system == OURS));
-                let why = lacks_cpus.or(skipped.map(|one| one.why.clone())).unwrap_or(match result {
-                    Some(_) => format!("no such cell in `{}`", self.part),
-                    None => format!("`{}` was not run", self.part),
-                });
-                let (title, nothing) = (self.title.to_owned(), String::new());
-                ([title, NOT_MEASURED.to_owned(), nothing.clone(), nothing.clone(), nothing, why], Vec::new())
+                let why = lacks_cpus.unwrap_or_else(|| self.missing(document));
+                ([self.title, NOT_MEASURED, "", "", "", &why].map(str::to_owned), Vec::new())
             }
         };
         let targets = self.targets.iter().map(|&(system, bound)| self.target(document, system, bound));
         Line { figure: self.name(), cells, others, targets: targets.collect() }
+    }
+
+    /// Returns why it was not measured.
+    pub(super) fn missing(&self, document: &Document) -> String {
+        let Some(result) = document.result(self.part) else { return format!("`{}` was not run", self.part) };
+        let skipped = result.skipped.iter().find(|one| one.system == OURS);
+        skipped.map_or_else(|| format!("no such cell in `{}`", self.part), |one| one.why.clone())
     }
 
     fn target(&self, document: &Document, system: &str, bound: f64) -> [String; 5] {
@@ -142,8 +144,8 @@ impl Figure {
         [beside, format!("{least} {}", times(bound)), ratio, range, verdict]
     }
 
-    /// Returns the first word if a ratio is at most `bound` (of a rate, at least), otherwise the second one; in doubt if
-    /// the rounds disagree.
+    /// Returns the first word if a ratio is at most `bound` (of a rate, at least), otherwise the second one; in doubt
+    /// if the rounds disagree.
     pub(super) fn judge(&self, bound: f64, found: Summary, words: [Str; 2]) -> String {
         let is_met =
             |value: f64| if self.better() == Better::Lower { value <= bound } else { value >= bound };
@@ -158,33 +160,31 @@ impl Figure {
 /// ratio, its extremes.
 pub(super) fn behind(document: &Document) -> Vec<[String; 6]> {
     let mut lines = Vec::new();
-    // The systems of an ablation are our own, and the peers those of the bench itself.
-    let is_bench = |result: &&Report| result.posted.is_none() && result.bench != "lock-ablation";
-    for result in document.in_order().filter(is_bench) {
-        let ours = || result.rows.iter().filter(|row| row.system == OURS && row.marked == 0);
+    for result in document.in_order().filter(|result| result.posted.is_none()) {
+        let ours = || result.rows.iter().filter(|row| row.system == OURS);
         let mut metrics: Vec<(&str, bool)> = ours().map(|row| (&*row.metric, row.is_of_one_cpu())).collect();
         metrics.sort_unstable();
         metrics.dedup();
         for (metric, on_one_cpu) in metrics {
             let best = |row| {
                 let best: &Row = result.peers(row).first().copied()?;
-                Some((row, result.ratio_to(row, &best.system)?))
+                Some((row, &*best.system, best.ratio?))
             };
             let is_it = |row: &&Row| row.metric == metric && row.is_of_one_cpu() == on_one_cpu;
             let cells: Vec<_> = ours().filter(is_it).filter_map(best).collect();
             // Above 1 where the peer is ahead.
-            let far = |(row, ratio): &(&Row, &Ratio)| {
-                let median = ratio.summary.median.max(f64::MIN_POSITIVE);
+            let far = |(row, _, ratio): &(&Row, &str, Summary)| {
+                let median = ratio.median.max(f64::MIN_POSITIVE);
                 if row.better == Better::Lower { median } else { 1.0 / median }
             };
             let count = cells.iter().filter(|cell| far(cell) > 1.0).count();
             let worst = cells.iter().max_by(|a, b| far(a).total_cmp(&far(b)));
-            let Some((row, ratio)) = worst.filter(|_| count > 0) else { continue };
-            let [median, range] = texts(Some(ratio.summary));
+            let Some((row, peer, ratio)) = worst.filter(|_| count > 0) else { continue };
+            let [median, range] = texts(Some(*ratio));
             let profile = if on_one_cpu { ", one CPU" } else { "" };
             let (part, share) =
                 (format!("{} {metric}{profile}", result.bench), format!("{count} of {}", cells.len()));
-            lines.push([part, share, row.config.to_string(), ratio.to.to_string(), median, range]);
+            lines.push([part, share, row.config.to_string(), (*peer).to_owned(), median, range]);
         }
     }
     lines
@@ -203,22 +203,23 @@ pub(super) fn texts(ratio: Option<Summary>) -> [String; 2] {
 mod tests {
     use super::super::part::PARTS;
     use super::*;
+    use harness::Report;
     use harness::stats::{Config, Metric, Recorder};
 
     const PAIR: Metric = Metric::nanoseconds("pair_ns");
 
     fn document(values: &[(&'static str, &[f64])]) -> Document {
         let mut recorder = Recorder::new("read");
-        let config = Config::new([("threads", 1.into()), ("nesting", 1.into())]);
+        let config = Config::new([("threads", 1.into())]);
         for (system, rounds) in values {
             for (round, value) in rounds.iter().enumerate() {
                 recorder.record(round, system, &PAIR, &config, *value);
             }
         }
-        Document { machine: Vec::new(), results: vec![Report::new(&recorder, Vec::new())] }
+        Document { results: vec![Report::new(&recorder, Vec::new())], ..Document::default() }
     }
 
-    fn lines(document: &Document) -> Vec<Line> {
+    fn all_lines(document: &Document) -> Vec<Line> {
         all().iter().map(|figure| figure.line(document)).collect()
     }
 
@@ -235,18 +236,18 @@ mod tests {
         let values: [(_, &[f64]); 4] =
             [(OURS, &[2.0]), ("slow", &[9.0]), ("fast", &[1.0]), ("bare-load", &[0.1])];
         let document = document(&values);
-        let line = lines(&document).remove(0);
+        let line = all_lines(&document).remove(0);
         assert_eq!(line.cells[1..5], ["2.00 ns", "fast", "1.00 ns", "2.00x"]);
         assert_eq!(line.others, ["slow 9.00 ns"]);
         let behind = behind(&document);
-        assert_eq!(behind[0][..5], ["read pair_ns", "1 of 1", "threads=1 nesting=1", "fast", "2.00x"]);
+        assert_eq!(behind[0][..5], ["read pair_ns", "1 of 1", "threads=1", "fast", "2.00x"]);
     }
 
     #[test]
     fn target_is_met_missed_or_in_doubt_by_its_rounds() {
         let verdict = |values: &[f64]| {
             let document = document(&[(OURS, values), ("liburcu-memb", &[1.0; 3])]);
-            lines(&document)[0].targets[0].clone()[4].clone()
+            all_lines(&document)[0].targets[0].clone()[4].clone()
         };
         assert_eq!(verdict(&[0.5, 0.6, 0.7]), "met");
         assert_eq!(verdict(&[0.5, 0.6, 0.8]), "met, in doubt");
@@ -257,7 +258,7 @@ mod tests {
 
     #[test]
     fn figure_that_was_not_measured_says_why() {
-        let lines = lines(&document(&[("peer", &[1.0])]));
+        let lines = all_lines(&document(&[("peer", &[1.0])]));
         assert_eq!((&*lines[0].cells[1], &*lines[0].cells[5]), ("not measured", "no such cell in `read`"));
         assert!(lines.last().is_some_and(|line| line.cells[5] == "`programs` was not run"));
     }

@@ -1,13 +1,12 @@
 //! A part of the report: a bench or an experiment, measured by a worker of its own (see [`harness::worker`]).
 //!
-//! Registries keep the size they once had, and liburcu its workers: a part must not find what another one left behind.
+//! Registries keep the size they once had, and liburcu its workers: a part must not find what another one left
+//! behind.
 
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use crate::bench::{
-    arc, callback, fence, hazard, lock, map, percpu, programs, qsbr, read, rwlock, srcu, sync,
-};
+use crate::bench::{arc, callback, fence, hazard, lock, map, percpu, programs, qsbr, read, srcu, sync};
 use harness::worker::{self, Worker};
 use harness::{Budget, Report};
 
@@ -36,7 +35,7 @@ const fn experiment(name: &'static str, quick: f64, usual: f64) -> Part {
 }
 
 /// All parts, in the order in which they are measured.
-pub(super) const PARTS: [Part; 21] = [
+pub(super) const PARTS: [Part; 20] = [
     part("read", 25.0, 50.0, read::run),
     Part { denied: Some("membarrier"), ..part("read-no-membarrier", 15.0, 30.0, read::run) },
     part("sync", 40.0, 60.0, sync::run),
@@ -47,11 +46,10 @@ pub(super) const PARTS: [Part; 21] = [
     part("arc", 20.0, 50.0, arc::run),
     part("hazard", 14.0, 50.0, hazard::run),
     part("percpu", 25.0, 40.0, percpu::run),
-    part("map", 40.0, 180.0, |budget| map::run(Budget { quick: budget.seconds < 100.0, ..budget })),
-    part("lock", 60.0, 240.0, lock::by_threads),
-    part("lock-ablation", 60.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
-    part("rwlock", 40.0, 60.0, rwlock::run),
-    part("programs", 80.0, 400.0, |budget| programs::run(Budget { quick: true, ..budget })),
+    part("map", 60.0, 180.0, map::run),
+    part("lock", 60.0, 240.0, lock::run),
+    part("rwlock", 40.0, 60.0, lock::shared::run),
+    part("programs", 80.0, 400.0, programs::run),
     experiment("e1", 15.0, 40.0),
     experiment("e2", 12.0, 40.0),
     experiment("e3", 20.0, 200.0),
@@ -89,7 +87,7 @@ impl Part {
 
     fn measure(self, seconds: f64) -> anyhow::Result<Report> {
         let run = self.run.context("another program measures this part")?;
-        Ok(run(Budget { seconds, rounds: None, quick: false, cells: None })?.as_part(self.name, seconds))
+        Ok(run(Budget { seconds, rounds: None, cells: None })?.as_part(self.name, seconds))
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the repository keeps of a report: the figures that its pages cite, as they are printed, and the points of two
 //! plots. The rest are artefacts of a release.
 //!
-//! A summary is made from a [document](Document), or read from `summary.json`. From it come the page `summary.md`, the
-//! plots `lock.svg` and `memory.svg`, and in the folder `blocks` tables that `ci/docs.sh` fills into other pages.
+//! A summary is made from a [document](Document), or read from `summary.json`. From it come the page `summary.md`,
+//! the plots, and in the folder `blocks` tables that `ci/docs.sh` fills into other pages.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,13 +12,13 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use super::claims;
-use super::contents::{BEHIND, HOW_TO_READ};
 use super::document::Document;
-use super::figures::{self, Line};
-use super::plot::{self, Axis, Curve};
+use super::figures::{self, Line, Str};
+use super::plot::{self, Curve, Plot};
 use super::{posts, write};
 use harness::Origin;
-use harness::report::OURS;
+use harness::report::{OURS, Series};
+use harness::stats::Row;
 
 /// The figures that pages cite.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -30,20 +30,18 @@ pub(super) struct Summary {
     pub(super) figures: Vec<Line>,
     behind: Vec<[String; 6]>,
     posts: Vec<[String; 7]>,
-    /// Longest wait and throughput of each lock, with the most threads on all CPUs.
-    lock: Vec<plot::Point>,
-    /// Unreclaimed bytes over milliseconds, of each system.
-    memory: Vec<Course>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Course {
-    system: String,
-    points: Vec<(u64, u64)>,
+    plots: Vec<Plot>,
 }
 
 /// The most points of a course.
 const COURSE_POINTS: usize = 60;
+
+const HOW_TO_READ: Str = "Medians over interleaved rounds. The ratio is formed within each round, and its \
+     median stands beside its extremes. Below 1, stillpoint takes less time or memory; of a rate, above 1, it does \
+     more. The best peer is the one with the best median of all that were measured.";
+
+const BEHIND: Str = "For each bench and metric: in how many of its configurations the best peer has the better \
+     median, and the one where it is ahead by most.";
 
 impl Summary {
     pub(super) fn of(document: &Document) -> Self {
@@ -53,18 +51,13 @@ impl Summary {
                 claims.push([result.bench.to_uppercase(), what, posted, ours, ratio, range, verdict]);
             }
         }
-        let lock = document.result("lock").map(|result| {
-            let rows = |metric| result.select(metric, "threads=max");
-            plot::points(&rows("max_wait_ns"), &rows("mops"))
-        });
         Self {
             origin: document.origin().ok().cloned(),
             headline: document.headline(),
             figures: figures::all().iter().map(|figure| figure.line(document)).collect(),
             behind: figures::behind(document),
             posts: claims,
-            lock: lock.unwrap_or_default(),
-            memory: courses(document),
+            plots: locks(document).into_iter().chain(courses(document)).collect(),
         }
     }
 
@@ -90,21 +83,9 @@ impl Summary {
         ] {
             write(out_dir, name, &text)?;
         }
-        if !self.lock.is_empty() {
-            let axes = [Axis("longest wait", "ns"), Axis("acquisitions/µs", "1/us")];
-            let plot = plot::frontier("Throughput and longest wait of a lock", axes, &self.lock, &[]);
-            write(out_dir, "lock.svg", &plot::file(&plot))?;
-        }
-        if !self.memory.is_empty() {
-            let curve = |Course { system, points }: &Course| {
-                let points = points.iter().map(|&(time, bytes)| (time as f64, bytes as f64)).collect();
-                Curve::new(system, points)
-            };
-            let curves: Vec<Curve> = self.memory.iter().map(curve).collect();
-            let plot = plot::courses("Unreclaimed memory with a stalled reader", &curves);
-            write(out_dir, "memory.svg", &plot::file(&plot))?;
-        }
-        Ok(())
+        self.plots
+            .iter()
+            .try_for_each(|plot| write(out_dir, &format!("{}.svg", plot.name), &plot::draw(plot)))
     }
 
     /// Returns the summary with a line for each item, so that `diff` can compare two files.
@@ -114,6 +95,7 @@ impl Summary {
             (r#","headline""#, ",\n\"headline\""),
             (r#"{"figure""#, "\n{\"figure\""),
             (r#"{"system""#, "\n{\"system\""),
+            (r#"{"name""#, "\n{\"name\""),
             (r#"behind":[["#, "behind\":[\n["),
             (r#"posts":[["#, "posts\":[\n["),
             (r#""],[""#, "\"],\n[\""),
@@ -139,8 +121,7 @@ impl Summary {
             let _ = write!(text, "\n## Experiments of the posts\n\n{}\n\n", posts::RULE);
             text += &table("| | | posted | ours | ratio | min..max | shape |", &self.posts);
         }
-        text += "\n`stillpoint report` writes this summary, and beside it a page with plots and all figures (report.html) \
-                 and the raw results (report.json).\n";
+        text += "\n`stillpoint report` writes this summary, and beside it all results (report.json).\n";
         text
     }
 
@@ -154,7 +135,7 @@ impl Summary {
             };
             [&line.cells[..5], &[last]].concat()
         };
-        let rows = shown.filter_map(|figure| figure.line_in(&self.figures).map(row));
+        let rows = shown.filter_map(|figure| self.figures.iter().find(|line| line.is_of(&figure)).map(row));
         table("| | stillpoint | best peer | its figure | ratio | next peers |", rows)
     }
 
@@ -173,7 +154,7 @@ impl Summary {
             [&claim.cells()[..], &[format!("`claims --only {name}`"), format!("{minutes:.1}")]].concat()
         };
         let claims = claims::published(self);
-        let head = "| | beside | published | refuted by | target | command | minutes |";
+        let head = "| | beside | published | refuted by | command | minutes |";
         table(head, claims.iter().map(row))
     }
 }
@@ -192,20 +173,33 @@ fn table<R: AsRef<[String]>>(head: &str, rows: impl IntoIterator<Item = R>) -> S
     text
 }
 
+fn plot(name: &str, axes: [&str; 2], curves: Vec<Curve>) -> Option<Plot> {
+    (!curves.is_empty()).then(|| Plot { name: name.to_owned(), axes: axes.map(str::to_owned), curves })
+}
+
+/// Returns the longest wait and the throughput of each lock, with the most threads on all CPUs.
+fn locks(document: &Document) -> Option<Plot> {
+    let result = document.result("lock")?;
+    let curve = |wait: &Row| {
+        let rate = result.find(&wait.system, "mops", "threads=max")?;
+        let points = vec![(wait.summary.median / 1e6, rate.summary.median)];
+        Some(Curve { system: wait.system.to_string(), points })
+    };
+    let curves = result.select("max_wait_ns", "threads=max").into_iter().filter_map(curve).collect();
+    plot("lock", ["longest wait, ms", "acquisitions/µs"], curves)
+}
+
 /// Returns the courses of memory, ours first, with the greatest value of each group of points.
-fn courses(document: &Document) -> Vec<Course> {
-    let Some(result) = document.result("callback") else { return Vec::new() };
-    let of_time = result.series.iter().filter(|series| series.over == "time_ms");
-    let mut courses: Vec<Course> = of_time
-        .map(|series| {
-            let groups = series.points.chunks(series.points.len().div_ceil(COURSE_POINTS).max(1));
-            let greatest = groups.filter_map(|group| group.iter().max_by(|a, b| a.1.total_cmp(&b.1)));
-            let points = greatest.map(|&(time, bytes)| (time.round() as u64, bytes.round() as u64)).collect();
-            Course { system: series.system.to_string(), points }
-        })
-        .collect();
-    courses.sort_by_key(|course| course.system != OURS);
-    courses
+fn courses(document: &Document) -> Option<Plot> {
+    let curve = |series: &Series| {
+        let groups = series.points.chunks(series.points.len().div_ceil(COURSE_POINTS).max(1));
+        let greatest = groups.filter_map(|group| group.iter().max_by(|a, b| a.1.total_cmp(&b.1)));
+        let points = greatest.map(|&(ms, bytes)| (ms.round(), (bytes / 1048576.0 * 100.0).round() / 100.0));
+        Curve { system: series.system.to_string(), points: points.collect() }
+    };
+    let mut curves: Vec<Curve> = document.result("callback")?.series.iter().map(curve).collect();
+    curves.sort_by_key(|course| course.system != OURS);
+    plot("memory", ["milliseconds", "MiB"], curves)
 }
 
 #[cfg(test)]
@@ -218,12 +212,12 @@ mod tests {
     fn summary_is_written_and_read_without_loss_and_fills_tables() {
         const COST: Metric = Metric::nanoseconds("pair_ns");
         let mut recorder = Recorder::new("read");
-        let config = Config::new([("threads", 1.into()), ("nesting", 1.into())]);
+        let config = Config::new([("threads", 1.into())]);
         for (system, value) in [(OURS, 2.0), ("slow", 8.0), ("fast", 4.0)] {
             recorder.record(0, system, &COST, &config, value);
         }
         let results = vec![Report::new(&recorder, Vec::new())];
-        let summary = Summary::of(&Document { machine: Vec::new(), results });
+        let summary = Summary::of(&Document { results, ..Document::default() });
         let json = summary.json().expect("a summary is JSON");
         assert!(json.lines().count() > summary.figures.len(), "{json}");
         let again: Summary = serde_json::from_str(&json).expect("what was written can be read");

@@ -1,5 +1,5 @@
-//! A sample as JSON. Any field may be missing, as in pages of other versions of the library, or be of another type: then
-//! it is unknown. Fields that are not known here are ignored.
+//! A sample as JSON. Any field may be missing, as in pages of other versions of the library, or be of another type:
+//! then it is unknown. Fields that are not known here are ignored.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub(super) fn time(field: &Value) -> Option<Duration> {
     Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanoseconds))
 }
 
-/// Returns a text of the process in printable ASCII, of bounded length: a terminal would act on control characters, and a
-/// line is as long as it has characters.
+/// Returns a text of the process in printable ASCII, of bounded length: a terminal would act on control characters,
+/// and a line is as long as it has characters.
 pub(super) fn printable(text: &str) -> String {
     let mut printable = String::new();
     for c in text.chars().take(LONGEST) {

@@ -1,7 +1,7 @@
 //! `stillpoint top`: what the library does in a running process, which publishes a [page](page) of statistics.
 //!
-//! The page is a file in memory that the [process] has open; it is read, and nothing else happens to the process. On a
-//! terminal the screen is drawn again with each sample, elsewhere one block follows another; `--json` prints the
+//! The page is a file in memory that the [process] has open; it is read, and nothing else happens to the process. On
+//! a terminal the screen is drawn again with each sample, elsewhere one block follows another; `--json` prints the
 //! samples.
 
 mod document;
@@ -15,9 +15,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use ratatui::crossterm::cursor::MoveTo;
-use ratatui::crossterm::queue;
-use ratatui::crossterm::terminal::{self, Clear, ClearType};
+use ratatui_crossterm::crossterm::cursor::MoveTo;
+use ratatui_crossterm::crossterm::queue;
+use ratatui_crossterm::crossterm::terminal::{self, Clear, ClearType};
 use serde_json::Value;
 
 use document::one_line;
@@ -42,34 +42,30 @@ pub struct Args {
     /// The time between samples
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = units::seconds)]
     interval: f64,
-
-    /// The descriptor of the page, in a process that has several
-    #[arg(long, value_name = "N")]
-    fd: Option<u32>,
 }
 
 /// Shows samples until the process ends, or as many as are asked for.
 pub fn run(args: &Args) -> Result<()> {
     let process = Process::open(args.pid)?;
-    let mut found = process.page(args.fd)?;
+    let mut page = process.page()?;
     let mut last: Option<(u64, Value)> = None;
     let mut left = args.count.map(NonZeroU64::get);
     loop {
-        let mut sample = page::read(&found.file)?;
+        let mut sample = page::read(&page)?;
         if last.as_ref().is_some_and(|(number, _)| *number == sample.number) {
             // No new sample: the process has ended, has another page now, or none; or it is stopped.
             if !process.is_alive() {
                 eprintln!("process {} has ended", args.pid);
                 return Ok(());
             }
-            match process.page(args.fd) {
-                Ok(again) => found = again,
+            match process.page() {
+                Ok(again) => page = again,
                 Err(error) => {
                     eprintln!("{error:#}");
                     return Ok(());
                 }
             }
-            sample = page::read(&found.file)?;
+            sample = page::read(&page)?;
         }
         let parsed = document::parse(&sample.text)?;
         let text = if args.json {

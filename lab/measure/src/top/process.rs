@@ -1,9 +1,10 @@
 //! Finds the page of statistics of a process: by the links in `/proc/PID/fd`.
 //!
-//! The process is not stopped, traced or asked. A descriptor may be closed, and its number given to another file, while
-//! it is looked at. So the file that a link leads to is looked at without opening it (`O_PATH`), and opened only if it
-//! is an ordinary one: opening a device or a pipe could have effects.
+//! The process is not stopped, traced or asked. A descriptor may be closed, and its number given to another file,
+//! while it is looked at. So the file that a link leads to is looked at without opening it (`O_PATH`), and opened
+//! only if it is an ordinary one: opening a device or a pipe could have effects.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -23,13 +24,6 @@ pub(super) struct Process {
     pid: u32,
     /// `/proc/PID`.
     folder: OwnedFd,
-}
-
-/// A page, and the descriptor that the process has of it.
-pub(super) struct Found {
-    number: u32,
-    inode: u64,
-    pub(super) file: File,
 }
 
 impl Process {
@@ -80,34 +74,14 @@ impl Process {
         sample["pid"].as_u64().is_none_or(|pid| pid == own_id().unwrap_or(self.pid.into()))
     }
 
-    /// Returns the page of the process: that of descriptor `number`, if it is given.
-    pub(super) fn page(&self, number: Option<u32>) -> Result<Found> {
-        let pid = self.pid;
-        let mut pages = self.pages()?;
-        if let Some(number) = number {
-            pages.retain(|page| page.number == number);
-            if pages.is_empty() {
-                bail!("descriptor {number} of process {pid} is no page of statistics");
-            }
-        }
-        let (mut own, mut refused) = (Vec::new(), None);
-        for page in pages {
-            match page::read(&page.file).and_then(|sample| document::parse(&sample.text)) {
-                Ok(sample) if self.is_of(&sample) => own.push(page),
+    /// Returns the page of the process: the first, if it contains the library more than once.
+    pub(super) fn page(&self) -> Result<File> {
+        let (pid, mut refused) = (self.pid, None);
+        for page in self.pages()? {
+            match page::read(&page).and_then(|sample| document::parse(&sample.text)) {
+                Ok(sample) if self.is_of(&sample) => return Ok(page),
                 Ok(_) => {}
                 Err(error) => refused = Some(error),
-            }
-        }
-        match own.len() {
-            1 => return Ok(own.remove(0)),
-            0 => {}
-            count => {
-                let numbers: Vec<_> = own.iter().map(|page| page.number.to_string()).collect();
-                let numbers = numbers.join(", ");
-                bail!(
-                    "process {pid} has {count} pages of statistics, as it contains the library more than once: choose one by \
-                     --fd (descriptors {numbers})"
-                );
             }
         }
         if !self.is_alive() {
@@ -123,7 +97,7 @@ impl Process {
     }
 
     /// Returns all pages that the process has.
-    fn pages(&self) -> Result<Vec<Found>> {
+    fn pages(&self) -> Result<Vec<File>> {
         let pid = self.pid;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = match openat(&self.folder, "fd", flags, Mode::empty()) {
@@ -135,21 +109,13 @@ impl Process {
             Err(Errno::NOENT | Errno::SRCH) => bail!("process {pid} has ended"),
             Err(error) => return Err(error).with_context(|| format!("cannot look at process {pid}")),
         };
-        let mut pages: Vec<Found> = Vec::new();
+        let mut pages = Vec::new();
         for entry in Dir::read_from(&folder).with_context(|| format!("cannot look at process {pid}"))? {
             let entry = entry.with_context(|| format!("cannot look at process {pid}"))?;
-            let Some(number) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
             // What cannot be looked at has been closed since.
             let link = readlinkat(&folder, entry.file_name(), Vec::new());
-            if !link.is_ok_and(|link| link.as_bytes() == LINK) {
-                continue;
-            }
-            let Some(page) = open_page(&folder, number)? else { continue };
-            // A copy of a descriptor leads to the same page.
-            if pages.iter().all(|known| known.inode != page.inode) {
-                pages.push(page);
+            if link.is_ok_and(|link| link.as_bytes() == LINK) {
+                pages.extend(open_page(&folder, entry.file_name())?);
             }
         }
         Ok(pages)
@@ -157,15 +123,14 @@ impl Process {
 }
 
 /// Opens the file of a link. Returns `None` if that has changed since.
-fn open_page(folder: &OwnedFd, number: u32) -> Result<Option<Found>> {
+fn open_page(folder: &OwnedFd, name: &CStr) -> Result<Option<File>> {
     let path = OFlags::PATH | OFlags::CLOEXEC;
-    let Ok(link) = openat(folder, number.to_string(), path, Mode::empty()) else { return Ok(None) };
-    let status = fstat(&link)?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+    let Ok(link) = openat(folder, name, path, Mode::empty()) else { return Ok(None) };
+    if FileType::from_raw_mode(fstat(&link)?.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
     let again = format!("/proc/self/fd/{}", link.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = open(again, flags, Mode::empty()).context("cannot open the page of statistics")?;
-    Ok(Some(Found { number, inode: status.st_ino, file: file.into() }))
+    Ok(Some(file.into()))
 }

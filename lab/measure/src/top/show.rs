@@ -154,8 +154,8 @@ fn worker(worker: &Value) -> String {
     }
 }
 
-/// Returns the lines about what a domain waits for. They begin with the thread that is to blame: a terminal may show the
-/// first 80 columns only.
+/// Returns the lines about what a domain waits for. They begin with the thread that is to blame: a terminal may show
+/// the first 80 columns only.
 fn details(domain: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     let of = name(domain);

@@ -1,9 +1,9 @@
 //! E1: the process-wide fence, its cost for its caller, and for others.
 //!
-//! The cost is measured as in `bench fence`, with other numbers of callers. For the disturbance, this process computes beside
-//! a worker of two threads: one runs, and the other runs too or calls the heavy fence in a loop. The quotient of the
-//! two times is the slowdown of a neighbour by the calls; that there are two more busy threads on the machine is in
-//! both.
+//! The cost is measured as in `bench fence`, with other numbers of callers. For the disturbance, this process
+//! computes beside a worker of two threads: one runs, and the other runs too or calls the heavy fence in a loop. The
+//! quotient of the two times is the slowdown of a neighbour by the calls; that there are two more busy threads on the
+//! machine is in both.
 
 use std::hint::black_box;
 use std::thread;
@@ -23,8 +23,8 @@ const WORK_CPU: Metric = Metric::nanoseconds("work_cpu_ns");
 const SLOWDOWN: Metric = Metric::ratio("slowdown");
 const SLOWDOWN_CPU: Metric = Metric::ratio("slowdown_cpu");
 
-/// Words of the neighbour's memory: they fit in the second-level cache of any CPU of these days, and not in the first,
-/// so that a flushed cache is noticed.
+/// Words of the neighbour's memory: they fit in the second-level cache of any CPU of these days, and not in the
+/// first, so that a flushed cache is noticed.
 const WORDS: usize = 16 << 10;
 
 /// Concurrent callers.
@@ -40,7 +40,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         "sys_membarrier RFC v3b, 2010; Xeon E5405, 8 CPUs",
         "the cost follows the number of running threads, not T; combined, C callers cost about as much as one",
         &[
-            "10,000,000 calls beside T busy threads (1 s is 100 ns a call) | s
+            "Posted: 10,000,000 calls beside T busy threads (1 s is 100 ns a call), s
              T | one IPI per CPU | cpumask + IPI-many | adaptive, with run-queue locks
              1 | 18.8 | 21.8 | 21.0
              2 | 29.1 | 22.7 | 22.6
@@ -49,7 +49,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
              5 | 70.9 | 26.9 | 32.6
              6 | 81.1 | 30.8 | 36.6
              7 | 98.4 | 29.6 | 33.1",
-            "cache-hot kernel build while one thread calls in a loop and one spins | s
+            "Posted: cache-hot kernel build while one thread calls in a loop and one spins, s
              | without | with | slowdown
              build | 162 | 342 | 2.11",
         ],
@@ -92,8 +92,8 @@ fn disturb(workers: &mut [System<Worker>], budget: Budget, recorder: &mut Record
     Ok(())
 }
 
-/// Works for `time`. Returns the nanoseconds and the CPU time of a pass over the memory, in which each word depends on
-/// the one before.
+/// Works for `time`. Returns the nanoseconds and the CPU time of a pass over the memory, in which each word depends
+/// on the one before.
 fn work(memory: &mut [u64], time: Duration) -> [f64; 2] {
     let (start, cpu) = (Instant::now(), thread_cpu_time());
     let mut passes = 0_u32;

@@ -15,27 +15,25 @@ use measure::bench::fence::running_threads;
 use measure::bench::sync::load::{self, Cell};
 use measure::bench::sync::{P50, P99};
 use measure::peers::stillpoint::RcuReaders;
-use measure::peers::{self, GracePeriods, LIBURCU};
+use measure::peers::{self, GracePeriods};
 
 /// CPU time of a section.
 const SECTION: Metric = Metric::nanoseconds("section_ns");
 
-type Measure = fn(Load) -> anyhow::Result<[f64; 3]>;
-
-#[cfg(feature = "liburcu")]
-const IN_LIBURCU: Result<Measure, &str> = Ok(measure::<peers::liburcu::Readers>);
-#[cfg(not(feature = "liburcu"))]
-const IN_LIBURCU: Result<Measure, &str> = Err(peers::NO_LIBURCU);
-
 /// The library on its two backends, and liburcu on membarrier.
-pub(crate) const REMOTES: [Remote<Load, [f64; 3]>; 3] = [
-    ours(OURS, "membarrier"),
-    ours("stillpoint-seqcst", "seqcst"),
-    Remote { system: LIBURCU, name: "liburcu", backend: Some("membarrier"), measure: IN_LIBURCU },
+pub(crate) const REMOTES: &[Remote<Load, [f64; 3]>] = &[
+    remote::<RcuReaders>(OURS, "membarrier", "membarrier"),
+    remote::<RcuReaders>("stillpoint-seqcst", "seqcst", "seqcst"),
+    #[cfg(feature = "liburcu")]
+    remote::<peers::liburcu::Readers>(peers::LIBURCU, "liburcu", "membarrier"),
 ];
 
-const fn ours(system: &'static str, backend: &'static str) -> Remote<Load, [f64; 3]> {
-    Remote { system, name: backend, backend: Some(backend), measure: Ok(measure::<RcuReaders>) }
+const fn remote<S: GracePeriods>(
+    system: &'static str,
+    name: &'static str,
+    backend: &'static str,
+) -> Remote<Load, [f64; 3]> {
+    Remote { system, name, backend: Some(backend), measure: measure::<S> }
 }
 
 /// A request to a worker.
@@ -58,7 +56,8 @@ fn measure<S: GracePeriods>(Load { readers, time }: Load) -> anyhow::Result<[f64
 
 /// Runs the experiment.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
-    let (mut workers, skipped) = Remote::start("grace", &REMOTES)?;
+    let (mut workers, mut skipped) = Remote::start("grace", REMOTES)?;
+    skipped.extend(peers::missing(&[peers::LIBURCU]));
     let mut recorder = Recorder::new("e2");
     let cells = &running_threads(pin::allowed()?.len())[1..];
     Plan::new(budget, 200, cells, &mut workers, [&SECTION, &P50, &P99]).run(

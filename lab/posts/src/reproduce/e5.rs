@@ -32,7 +32,8 @@ type GetCpu = extern "C" fn(*mut libc::c_uint, *mut libc::c_uint, *mut libc::c_v
 
 /// Returns the vdso's function, which the C library does not call if it has the number itself.
 fn vdso_getcpu() -> Option<GetCpu> {
-    // SAFETY: the names are C strings; the kernel's library is in every process and stays; the function has this type.
+    // SAFETY: the names are C strings; the kernel's library is in every process and stays; the function has this
+    // type.
     unsafe {
         let vdso = libc::dlopen(c"linux-vdso.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if vdso.is_null() {
@@ -117,13 +118,13 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         "load-store with restart costs least; its overhead is 3.2 times smaller than that of lock; cmpxchg (5.4 times with \
          the number of the CPU from the vdso), and the number from memory a small part of the vdso's",
         &[
-            "a loop | ns
+            "Posted: a loop, ns
              | loop | overhead
              bare-loop | 3.7 | 0
              lock-cmpxchg | 22.0 | 18.3
              cmpxchg-restart | 11.1 | 7.4
              load-store with restart | 9.4 | 5.7",
-            "the number of the CPU | ns
+            "Posted: the number of the CPU, ns
              | number
              vdso | 12.7
              TLS-cached | 0.3",

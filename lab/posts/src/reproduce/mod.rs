@@ -20,9 +20,9 @@ use harness::{Budget, Options, Report};
 /// Repeat the experiments of the original posts, beside their figures.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The experiments to run.
-    #[arg(value_parser = parser(&EXPERIMENTS), required = true)]
-    names: Vec<String>,
+    /// The experiment to run.
+    #[arg(value_parser = parser(&EXPERIMENTS))]
+    name: String,
     #[command(flatten)]
     options: Options,
 }
@@ -36,14 +36,14 @@ const EXPERIMENTS: [Offer; 6] = [
     ("e6", "The queued lock of the posts, patch by patch, beside ours", 120.0, e6::run),
 ];
 
-/// Runs the experiments that `args` names.
+/// Runs the experiment that `args` names.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    args.options.run("reproduce", &args.names, &EXPERIMENTS)
+    args.options.run("reproduce", &args.name, &EXPERIMENTS)
 }
 
 /// Measures an experiment for the report.
 pub(crate) fn measure(name: &str, seconds: f64) -> anyhow::Result<Report> {
     let (_, _, _, run) =
         EXPERIMENTS.into_iter().find(|offer| offer.0 == name).context("no such experiment")?;
-    Ok(run(Budget { seconds, rounds: None, quick: false, cells: None })?.as_part(name, seconds))
+    Ok(run(Budget { seconds, rounds: None, cells: None })?.as_part(name, seconds))
 }

@@ -11,13 +11,13 @@ use crossbeam_utils::CachePadded;
 use serde::{Deserialize, Serialize};
 use stillpoint::rcu;
 
-use harness::buckets::{BUCKETS, bucket, histogram};
 use harness::controls::{Controls, join_all, spawn_all};
 use harness::crew;
 use harness::report::OURS;
+use harness::stats::histogram;
 use harness::worker::Remote;
+use measure::peers::Reclaim;
 use measure::peers::stillpoint::Stillpoint;
-use measure::peers::{LIBURCU, Reclaim};
 
 /// Work of a callback.
 const WORK: Duration = Duration::from_micros(3);
@@ -37,7 +37,8 @@ pub(super) const LOOPS: u64 = 1000;
 pub(crate) enum Load {
     /// Each of `threads` threads waits and frees, over and over. If `flood`, another thread keeps callbacks queued.
     Loops { threads: usize, flood: bool, time: Duration },
-    /// A thread queues `callbacks` callbacks and then waits, over and over. If `busy`, another thread works beside it.
+    /// A thread queues `callbacks` callbacks and then waits, over and over. If `busy`, another thread works beside
+    /// it.
     Behind { callbacks: usize, busy: bool, time: Duration },
 }
 
@@ -48,35 +49,46 @@ pub(crate) struct Answer {
     pub(super) ns: f64,
     /// Share of the waits that began while the witness was inside a section.
     pub(super) checked: f64,
-    /// Latencies in the form of the JSON.
-    pub(super) counts: Vec<(f64, f64)>,
+    /// The number of waits in each bucket: bucket n is of those below 2^n ns, and not below half of that.
+    pub(super) counts: Vec<u64>,
 }
 
-type Measure = fn(Load) -> anyhow::Result<Answer>;
+const BUCKETS: usize = 40;
 
-#[cfg(feature = "liburcu")]
-const IN_LIBURCU: Result<Measure, &str> = Ok(|load| {
-    use measure::peers::liburcu::{Workers, barrier, synchronize};
-    measure::<Workers<false>>(load, |_| synchronize(), barrier)
-});
-#[cfg(not(feature = "liburcu"))]
-const IN_LIBURCU: Result<Measure, &str> = Err(measure::peers::NO_LIBURCU);
+/// Returns the bucket of a latency.
+fn bucket(latency: Duration) -> usize {
+    let ns = latency.as_nanos() as u64;
+    ((u64::BITS - ns.leading_zeros()) as usize).min(BUCKETS - 1)
+}
+
+/// Returns a power of two that at least this part of the waits are below.
+pub(super) fn below(counts: &[u64], part: f64) -> f64 {
+    let most = (counts.iter().sum::<u64>() as f64 * part).ceil() as u64;
+    let mut sum = 0;
+    let reaches = |count: &u64| {
+        sum += count;
+        sum >= most
+    };
+    counts.iter().position(reaches).map_or(f64::NAN, |bucket| (1_u64 << bucket) as f64)
+}
 
 /// The ways to wait.
-pub(crate) const REMOTES: [Remote<Load, Answer>; 3] = [
-    remote(OURS, "separate", Ok(|load| measure::<Stillpoint>(load, |()| rcu::synchronize(), rcu::barrier))),
-    remote(
-        "callback-track",
-        "callback",
-        Ok(|load| measure::<Stillpoint>(load, |()| by_callback(), rcu::barrier)),
-    ),
-    remote(LIBURCU, "liburcu", IN_LIBURCU),
+pub(crate) const REMOTES: &[Remote<Load, Answer>] = &[
+    remote(OURS, "separate", |load| measure::<Stillpoint>(load, |()| rcu::synchronize(), rcu::barrier)),
+    remote("callback-track", "callback", |load| {
+        measure::<Stillpoint>(load, |()| by_callback(), rcu::barrier)
+    }),
+    #[cfg(feature = "liburcu")]
+    remote(measure::peers::LIBURCU, "liburcu", |load| {
+        use measure::peers::liburcu::{Workers, barrier, synchronize};
+        measure::<Workers<false>>(load, |_| synchronize(), barrier)
+    }),
 ];
 
 const fn remote(
     system: &'static str,
     name: &'static str,
-    measure: Result<Measure, &'static str>,
+    measure: fn(Load) -> anyhow::Result<Answer>,
 ) -> Remote<Load, Answer> {
     Remote { system, name, backend: None, measure }
 }
@@ -140,9 +152,9 @@ fn measure<R: Reclaim>(load: Load, wait: fn(&R::Thread<'_>), barrier: fn()) -> a
 /// Returns the time of all loops at the rate of these, and how many waits were checked.
 fn sum_up(tasks: &[([u64; BUCKETS], u64)], start: Instant) -> anyhow::Result<Answer> {
     let elapsed = start.elapsed().as_nanos() as f64;
-    let count = |bucket: usize| tasks.iter().map(|task| task.0[bucket]).sum::<u64>() as f64;
-    let counts: Vec<_> = (0..BUCKETS).map(|bucket| ((1_u64 << bucket) as f64, count(bucket))).collect();
-    let waits: f64 = counts.iter().map(|(_, count)| count).sum();
+    let count = |bucket: usize| tasks.iter().map(|task| task.0[bucket]).sum();
+    let counts: Vec<u64> = (0..BUCKETS).map(count).collect();
+    let waits = counts.iter().sum::<u64>() as f64;
     let checked = tasks.iter().map(|task| task.1).sum::<u64>() as f64 / waits;
     Ok(Answer { ns: elapsed * tasks.len() as f64 * LOOPS as f64 / waits, checked, counts })
 }
@@ -207,9 +219,9 @@ impl<R: Reclaim> Track<R> {
 
 /// A thread that shows when it reads, so that a waiter can check that it waited long enough.
 ///
-/// The witness increments its number at the beginning of each section and before its end, so the number is odd inside.
-/// A number that is odd before a grace period must have changed after it: the section had begun, so the grace period
-/// waited for its end, which comes after the second increment.
+/// The witness increments its number at the beginning of each section and before its end, so the number is odd
+/// inside. A number that is odd before a grace period must have changed after it: the section had begun, so the grace
+/// period waited for its end, which comes after the second increment.
 #[derive(Debug, Default)]
 struct Witness(CachePadded<AtomicU64>);
 
@@ -247,6 +259,17 @@ impl Witness {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_below_the_power_of_two_of_their_bucket() {
+        let mut counts = [0; BUCKETS];
+        for ns in [1, 2, 3, 1023] {
+            counts[bucket(Duration::from_nanos(ns))] += 1;
+        }
+        assert_eq!((&counts[..4], counts[10]), (&[0, 1, 2, 0][..], 1));
+        assert_eq!([below(&counts, 0.5), below(&counts, 0.99)], [4.0, 1024.0]);
+        assert_eq!(bucket(Duration::from_secs(3600)), BUCKETS - 1);
+    }
 
     #[test]
     #[should_panic(expected = "a grace period ended inside section 3")]

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use anyhow::Context as _;
+use anyhow::bail;
 use stillpoint::{fence, rcu};
 
 use super::model::Counts;
 use harness::controls::Controls;
 use harness::crew;
-use harness::pin::{self, CpuPair};
+use harness::pin;
 use harness::report::Grid;
 use harness::stats::Summary;
 use harness::units::duration;
@@ -28,18 +28,6 @@ pub(super) struct Given {
     /// Each further one. The default is the slope of the posted figures: see docs/scale.md.
     #[arg(long, value_name = "NS", default_value_t = 150.0)]
     interrupt: f64,
-    /// The bits of 64 readers, loaded by a scan [default: measured].
-    #[arg(long, value_name = "NS")]
-    group: Option<f64>,
-    /// A line that no other CPU has written to [default: measured].
-    #[arg(long, value_name = "NS")]
-    line: Option<f64>,
-    /// A line that another CPU has written to [default: measured].
-    #[arg(long, value_name = "NS")]
-    miss: Option<f64>,
-    /// From the system call to the woken thread [default: measured].
-    #[arg(long, value_name = "NS")]
-    wakeup: Option<f64>,
 }
 
 /// The costs in nanoseconds.
@@ -66,25 +54,24 @@ impl Constants {
     ///
     /// Returns an error if a thread cannot be started or bound, or if there is one CPU only.
     pub(super) fn measure(given: &Given) -> anyhow::Result<Self> {
-        let measured =
-            |given: Option<f64>, measure: &dyn Fn() -> anyhow::Result<f64>| given.map_or_else(measure, Ok);
-        let pair = pin::pair()?.context("this takes two CPUs")?;
-        pin::to(pair.first)?;
-        let fence = measured(given.fence, &|| Ok(fence_alone()))?;
-        let first_interrupt =
-            measured(given.first_interrupt, &|| Ok((fence_beside(pair)? - fence_alone()).max(0.0)))?;
-        let miss = measured(given.miss, &|| miss(pair))?;
-        let wakeup = measured(given.wakeup, &|| wakeup(pair))?;
+        let cpus = pin::allowed()?;
+        // CPUs with neighbouring numbers may be hardware threads of one core.
+        let [first, .., other] = cpus[..] else { bail!("this takes two CPUs") };
+        pin::to(first)?;
+        let fence = given.fence.unwrap_or_else(fence_alone);
+        let first_interrupt = match given.first_interrupt {
+            Some(given) => given,
+            None => (fence_beside(other)? - fence_alone()).max(0.0),
+        };
+        let (miss, wakeup) = (miss(other)?, wakeup(other)?);
         // Last: the readers stay.
         let nothing = grace_period();
         let each = |more: f64, number: usize| (more / number as f64).max(0.0);
         rcu::lab::add_readers(READERS, false);
         let idle = grace_period();
-        let group = measured(given.group, &|| Ok(each(idle - nothing, READERS / 64)))?;
-        let line = measured(given.line, &|| {
-            rcu::lab::add_readers(READERS, true);
-            Ok(each(grace_period() - idle - (idle - nothing), READERS))
-        })?;
+        let group = each(idle - nothing, READERS / 64);
+        rcu::lab::add_readers(READERS, true);
+        let line = each(grace_period() - idle - (idle - nothing), READERS);
         Ok(Self { fence, first_interrupt, interrupt: given.interrupt, group, line, miss, wakeup })
     }
 
@@ -149,10 +136,10 @@ fn fence_alone() -> f64 {
 }
 
 /// Returns the time of a fence beside a thread that runs on the other CPU.
-fn fence_beside(pair: CpuPair) -> anyhow::Result<f64> {
+fn fence_beside(other: usize) -> anyhow::Result<f64> {
     let controls = Controls::default();
     let body = || {
-        let bound = pin::to(pair.second);
+        let bound = pin::to(other);
         controls.ready.arrive();
         while !controls.background_must_stop() {
             fence::light();
@@ -173,11 +160,11 @@ fn grace_period() -> f64 {
 }
 
 /// Returns the time of a miss: two threads on two CPUs write a line in turn.
-fn miss(pair: CpuPair) -> anyhow::Result<f64> {
+fn miss(other: usize) -> anyhow::Result<f64> {
     const ROUNDS: u64 = 1000;
     let word = AtomicU64::new(0);
     let answer = || {
-        pin::to(pair.second)?;
+        pin::to(other)?;
         for turn in 0..ROUNDS * BATCHES as u64 {
             while word.load(Acquire) != 2 * turn + 1 {
                 spin_loop();
@@ -199,7 +186,7 @@ fn miss(pair: CpuPair) -> anyhow::Result<f64> {
 }
 
 /// Returns the time of a wake-up: two threads on two CPUs wake each other in turn.
-fn wakeup(pair: CpuPair) -> anyhow::Result<f64> {
+fn wakeup(other: usize) -> anyhow::Result<f64> {
     const ROUNDS: u32 = 50;
     let (asked, answered) = (AtomicU64::new(0), AtomicU64::new(0));
     let caller = thread::current();
@@ -209,7 +196,7 @@ fn wakeup(pair: CpuPair) -> anyhow::Result<f64> {
         }
     };
     let answer = || {
-        pin::to(pair.second)?;
+        pin::to(other)?;
         for turn in 1..=u64::from(ROUNDS) * BATCHES as u64 {
             wait_for(&asked, turn);
             answered.store(turn, Release);

@@ -1,26 +1,24 @@
-//! The model's numbers of interrupts, cache lines and wake-ups beside those that this machine counts; and the memory of
-//! per-CPU data.
+//! The model's numbers of interrupts, cache lines and wake-ups beside those that this machine counts.
 
+use std::fs;
 use std::thread;
 use std::time::Duration;
-use std::{fs, iter};
 
 use anyhow::{Context as _, ensure};
-use stillpoint::percpu::{self, Counter, Histogram};
 use stillpoint::rcu;
 
 use super::model::{Machine, grace_period_of_idle};
 use harness::controls::{Controls, spawn_all};
 use harness::report::Grid;
 use harness::units::digits;
-use harness::{crew, memory, pin};
+use harness::{crew, pin};
 
 /// Registered threads that sleep.
 const SLEEPING: usize = 1000;
 /// How long a section is that grace periods wait for.
 const LONG: Duration = Duration::from_millis(5);
 
-/// Prints both.
+/// Prints them.
 ///
 /// # Errors
 ///
@@ -64,40 +62,7 @@ pub(super) fn run() -> anyhow::Result<()> {
         // A thread that is preempted is not interrupted; a reader may leave before the leader sleeps.
         ensure!(counted <= model * 1.1 + 0.1, "{name}: more than in the model");
     }
-    println!("{}", per_cpu_data(&cpus)?);
     Ok(())
-}
-
-/// Returns the memory of a counter and of a histogram that each of `cpus` has used.
-fn per_cpu_data(cpus: &[usize]) -> anyhow::Result<Grid> {
-    let counter = memory_of::<Counter>(cpus, |counter| counter.add(1))?;
-    let histogram =
-        memory_of::<Histogram>(cpus, |histogram| (0..64).for_each(|bit| histogram.record(1 << bit)))?;
-    let rows = [("a counter", counter), ("a histogram of all sizes of values", histogram)];
-    let title = format!("Memory: {} CPUs, {} possible", cpus.len(), percpu::report().cpus());
-    let rows = rows.map(|(name, size)| vec![name.to_owned(), format!("{} B", digits(size))]);
-    Ok(Grid::new(&title, &["", "each"], rows.into()))
-}
-
-/// Returns the bytes that a `T` takes, used on each of `cpus`.
-fn memory_of<T: Default>(cpus: &[usize], use_it: fn(&T)) -> anyhow::Result<f64> {
-    const EACH: usize = 64;
-    let all: Vec<T> = iter::repeat_with(T::default).take(EACH).collect();
-    // Code takes memory when it is first executed.
-    use_it(&T::default());
-    let before = resident()?;
-    for &cpu in cpus {
-        pin::to(cpu)?;
-        all.iter().for_each(use_it);
-    }
-    Ok((resident()? - before) / EACH as f64)
-}
-
-/// Returns the resident memory of the process in bytes.
-fn resident() -> anyhow::Result<f64> {
-    let bytes =
-        memory::resident().context("/proc/self/smaps_rollup does not show the memory of this process")?;
-    Ok(bytes as f64)
 }
 
 /// Counts for each grace period; the last two for each that sleeps.
@@ -152,7 +117,7 @@ fn beside(
 }
 
 /// Returns the number of function call interrupts of these CPUs so far, of which `membarrier` sends one to each CPU.
-pub(super) fn interrupts(cpus: &[usize]) -> anyhow::Result<u64> {
+fn interrupts(cpus: &[usize]) -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/interrupts").context("cannot read /proc/interrupts")?;
     let is_call =
         |line: &&str| line.trim_start().starts_with("CAL:") || line.contains("Function call interrupts");

@@ -2,24 +2,15 @@
 //!
 //! The [model] says how many system calls, interrupts, cache lines and wake-ups an operation takes. Their costs are
 //! [measured](constants) here, or given. `--count` compares the model's numbers with those that this machine
-//! [counts](count), `--interrupts` counts the [interrupts] of a grace period beside running threads.
+//! [counts](count).
 
 mod constants;
 mod count;
-mod interrupts;
 mod model;
-
-use std::fs;
-use std::path::PathBuf;
-
-use anyhow::Context as _;
-use maud::Markup;
 
 use constants::Constants;
 use harness::report::Grid;
 use harness::units::duration;
-use measure::report::page;
-use measure::report::plot::{Axis, Curve, curves};
 use model::{Machine, Operation};
 
 /// Compute what a grace period, a fence, a counter's sum and a lock cost on larger machines.
@@ -30,12 +21,6 @@ pub(crate) struct Args {
     /// Compare the model's numbers of interrupts, cache lines and wake-ups with those of this machine, and exit.
     #[arg(long)]
     count: bool,
-    /// Count the interrupts of a grace period beside 0 to 15 running threads, and exit.
-    #[arg(long, conflicts_with = "count")]
-    interrupts: bool,
-    /// Draw the curves in this file.
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
 }
 
 /// From 2 to 1024 CPUs.
@@ -49,40 +34,28 @@ const CPUS_OF_THREADS: usize = 64;
 ///
 /// # Errors
 ///
-/// Returns an error if a thread cannot be started, if the file cannot be written, or if the numbers differ.
+/// Returns an error if a thread cannot be started, or if the numbers differ.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.count {
         return count::run();
-    }
-    if args.interrupts {
-        return interrupts::run();
     }
     let constants = Constants::measure(&args.given)?;
     println!("{}", constants.grid());
     let (readers, scan) = constants.idle_scan();
     println!("A scan of {readers} readers of idle threads: {}", duration(scan));
-    let mut plots = Vec::new();
     for operation in &model::OPERATIONS {
         let by_cpus = CPUS.map(|cpus| (cpus, Machine { cpus, threads: 2 * cpus }));
-        show(operation, "CPUs", &by_cpus, &constants, &mut plots);
+        show(operation, "CPUs", &by_cpus, &constants);
         if operation.by_threads {
             let by_threads = THREADS.map(|threads| (threads, Machine { cpus: CPUS_OF_THREADS, threads }));
-            show(operation, "threads", &by_threads, &constants, &mut plots);
+            show(operation, "threads", &by_threads, &constants);
         }
     }
-    let Some(path) = &args.page else { return Ok(()) };
-    let page = page::of_plots("stillpoint on larger machines", &plots);
-    fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))
+    Ok(())
 }
 
-/// Prints and draws an operation on several machines.
-fn show(
-    operation: &Operation,
-    axis: &str,
-    machines: &[(usize, Machine)],
-    constants: &Constants,
-    plots: &mut Vec<Markup>,
-) {
+/// Prints an operation on several machines.
+fn show(operation: &Operation, axis: &str, machines: &[(usize, Machine)], constants: &Constants) {
     let title = match axis {
         "threads" => format!("{}, {CPUS_OF_THREADS} CPUs", operation.title),
         _ => format!("{}, 2 threads for each CPU", operation.title),
@@ -108,13 +81,6 @@ fn show(
             None => println!("{}: less than {BEND} times the first row everywhere", variant.name),
         }
     }
-    let curve = |place: usize| Curve {
-        label: operation.variants[place].name.to_owned(),
-        is_ours: operation.variants[place].is_ours,
-        points: machines.iter().map(|(number, machine)| (*number as f64, costs(machine)[place])).collect(),
-    };
-    let drawn: Vec<Curve> = (0..operation.variants.len()).map(curve).collect();
-    plots.push(curves(&title, Axis(axis, ""), Axis("", "ns"), &drawn));
 }
 
 /// A curve bends where it is so many times as high as at its beginning.

@@ -5,8 +5,8 @@
 //! - Each CPU but the caller's runs a thread of the process, if there are as many threads. The rest sleep.
 //! - A process-wide fence interrupts each CPU that runs another thread of the process, and waits for all of them. The
 //!   first interrupt costs a round trip; each further one what it takes to send it and to see its answer.
-//! - A thread that runs reads, so its reader is in its cache. The reader of a thread that sleeps is in the caller's, or
-//!   close. Threads that have called `hint_idle` before they sleep are skipped.
+//! - A thread that runs reads, so its reader is in its cache. The reader of a thread that sleeps is in the caller's,
+//!   or close. Threads that have called `hint_idle` before they sleep are skipped.
 //! - Loads of lines that are in no other cache are independent, and overlap. Misses do not.
 //! - The memory bandwidth, the distance between NUMA nodes, and the scheduler are left out.
 

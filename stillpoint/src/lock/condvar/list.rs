@@ -3,10 +3,10 @@
 //! One word has the numbers of the first and the last node, a lock bit, and a generation. A thread that sets the lock
 //! bit may change the list. It makes no system call then.
 //!
-//! A waiter appends its node, spins for a short time, and then makes its state [`WAITING_PARKED`] and sleeps until it is
-//! [`NOTIFIED`]. A notifier takes the first nodes from the list and makes them [`NOTIFIED`], unlocks the list, and wakes
-//! the owners of those that were [`WAITING_PARKED`]. A waiter whose time is over locks the
-//! list, and removes its node unless a notifier has taken it.
+//! A waiter appends its node, spins for a short time, and then makes its state [`WAITING_PARKED`] and sleeps until it
+//! is [`NOTIFIED`]. A notifier takes the first nodes from the list and makes them [`NOTIFIED`], unlocks the list, and
+//! wakes the owners of those that were [`WAITING_PARKED`]. A waiter whose time is over locks the list, and removes
+//! its node unless a notifier has taken it.
 //!
 //! # Example
 //!
@@ -18,12 +18,12 @@
 //!
 //! # Invariants
 //!
-//! 1. A node is in the list exactly while its state is [`WAITING`] or [`WAITING_PARKED`]. Whether it is changes while the
-//!    list is locked. The owner alone changes the first into the second, and sleeps in the second only.
+//! 1. A node is in the list exactly while its state is [`WAITING`] or [`WAITING_PARKED`]. Whether it is changes while
+//!    the list is locked. The owner alone changes the first into the second, and sleeps in the second only.
 //! 2. The notifier reads the links of a node before it makes it [`NOTIFIED`], and does not access it afterwards: it
 //!    wakes a thread that sleeps on the address. If the node is in other use then, its owner loads the state again.
-//! 3. The child of a fork finds another generation in the word: the list is that of threads of the parent, and whether
-//!    it is locked is too. It counts as empty.
+//! 3. The child of a fork finds another generation in the word: the list is that of threads of the parent, and
+//!    whether it is locked is too. It counts as empty.
 
 use core::num::NonZeroU32;
 
@@ -131,8 +131,8 @@ impl WaitList {
         let _ = table().node(id).state.compare_exchange(WAITING, WAITING_PARKED, Relaxed, Relaxed);
     }
 
-    /// Sleeps until the node, which is appended, has been notified, or until the clock shows `until`. Returns `true` if
-    /// the time is over: the node has been removed then.
+    /// Sleeps until the node, which is appended, has been notified, or until the clock shows `until`. Returns `true`
+    /// if the time is over: the node has been removed then.
     pub fn sleep(&self, id: u32, until: Option<u64>) -> bool {
         let node = table().node(id);
         Self::announce_sleep(id);
@@ -257,8 +257,8 @@ impl Locked<'_> {
         node.state.store(IDLE, Relaxed);
     }
 
-    /// Takes the first node from the list, which is not empty, and makes it [`NOTIFIED`]. Returns it, and whether its owner
-    /// has to be woken.
+    /// Takes the first node from the list, which is not empty, and makes it [`NOTIFIED`]. Returns it, and whether its
+    /// owner has to be woken.
     fn take_first(&mut self) -> (u32, bool) {
         let id = self.first;
         let node = table().node(id);
@@ -278,7 +278,8 @@ impl Locked<'_> {
     pub fn unlock(self) {
         let nodes = u64::from(self.last) << LAST_SHIFT | u64::from(self.first);
         let generation = table().generation() << GENERATION_SHIFT;
-        // Release: publishes the links; pairs with the Acquire in `lock`. Only other bits can change while it is locked.
+        // Release: publishes the links; pairs with the Acquire in `lock`. Only other bits can change while it is
+        // locked.
         let word = self.list.word.swap(generation | nodes, Release);
         if word & CONTENDED != 0 {
             step!("list-not-woken", self.list.word.wake(1, NonZeroU32::MAX));
@@ -291,8 +292,8 @@ mod tests {
     use super::*;
     use crate::lock::nodes::exclude_other_tests;
 
-    /// Five waiters, of which each leaves, or is notified while it is the first, or stays: in each combination, first to
-    /// last and last to first.
+    /// Five waiters, of which each leaves, or is notified while it is the first, or stays: in each combination, first
+    /// to last and last to first.
     #[test]
     fn rest_of_the_list_is_in_order_whichever_waiters_leave() {
         const WAITERS: usize = 5;

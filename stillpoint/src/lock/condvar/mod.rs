@@ -1,8 +1,9 @@
 //! A condition variable for mutexes on [`RawMutex`](super::RawMutex).
 //!
-//! A waiter appends itself to a [list](list) while it holds the mutex, releases the mutex, [spins](super::patience) for a
-//! short time, and sleeps until a notifier has taken it from the list. A notifier has changed the condition under the
-//! mutex. If the list is empty, it returns. Otherwise it takes the first waiters from the list, and wakes just these.
+//! A waiter appends itself to a [list](list) while it holds the mutex, releases the mutex, [spins](super::patience)
+//! for a short time, and sleeps until a notifier has taken it from the list. A notifier has changed the condition
+//! under the mutex. If the list is empty, it returns. Otherwise it takes the first waiters from the list, and wakes
+//! just these.
 //!
 //! So a notification makes no system call for waiters that have been notified and wait for a CPU, which takes longer
 //! than most critical sections. And it does not keep other waiters from sleeping, which then would contend for the
@@ -10,13 +11,14 @@
 //!
 //! # No notification is lost
 //!
-//! Consider the last time that a waiter has held the mutex before the change. It did not see the change, so it appended
-//! itself then, before the change in the order of the mutex. The notification follows the change, so it finds the waiter
-//! in the list, unless the waiter has been taken from it: by another notifier or because its time was over. It is awake
-//! then, or about to be: it takes the mutex after the change, and sees it.
+//! Consider the last time that a waiter has held the mutex before the change. It did not see the change, so it
+//! appended itself then, before the change in the order of the mutex. The notification follows the change, so it
+//! finds the waiter in the list, unless the waiter has been taken from it: by another notifier or because its time
+//! was over. It is awake then, or about to be: it takes the mutex after the change, and sees it.
 //!
-//! The notifier need not hold the mutex, nor ever have held it, if the change happens before the notification. A change
-//! without the mutex may come between a waiter's check and its arrival in the list, as with other condition variables.
+//! The notifier need not hold the mutex, nor ever have held it, if the change happens before the notification. A
+//! change without the mutex may come between a waiter's check and its arrival in the list, as with other condition
+//! variables.
 //!
 //! # One mutex at a time
 //!
@@ -37,12 +39,12 @@ use std::{
 
 use self::list::WaitList;
 #[cfg(not(loom))]
-use super::mutex::api::{RawMutex, after, at};
+use super::mutex::api::{RawMutex, at};
+use super::mutex::polling;
 use super::waiter::{self, Place};
-use crate::sync::{AtomicUsize, Futex32, Ordering::*, const_unless_loom, now};
-
-/// Nanoseconds for which a waiter without a node sleeps.
-const POLL_NS: u64 = 1_000_000;
+#[cfg(not(loom))]
+use crate::sync::after;
+use crate::sync::{AtomicUsize, Ordering::*, const_unless_loom, now};
 
 /// Nanoseconds of a timed wait below which the waiter sleeps at once.
 const LEAST_NS: u64 = 50_000;
@@ -53,8 +55,8 @@ const LEAST_NS: u64 = 50_000;
 /// Waits take the guard of a `lock_api` mutex on [`RawMutex`](super::RawMutex): of version 0.4, as
 /// [`Mutex`](super::Mutex) is, and with the feature `lock_api_05` of version 0.5.
 ///
-/// All threads that wait at the same time use the same mutex. A wait panics while there is a waiter with another mutex
-/// that has not been notified. In the child of a `fork`, waits of the parent's other threads never return.
+/// All threads that wait at the same time use the same mutex. A wait panics while there is a waiter with another
+/// mutex that has not been notified. In the child of a `fork`, waits of the parent's other threads never return.
 ///
 /// ```
 /// use stillpoint::lock::{Condvar, Mutex};
@@ -106,8 +108,8 @@ impl Condvar {
         if self.waiters.is_empty() { 0 } else { self.waiters.notify(most) }
     }
 
-    /// Appends the caller, which holds `mutex`, to the waiters. Returns its node, or 0 if it has none; `None` if there
-    /// are waiters with another mutex.
+    /// Appends the caller, which holds `mutex`, to the waiters. Returns its node, or 0 if it has none; `None` if
+    /// there are waiters with another mutex.
     fn start_wait(&self, mutex: usize) -> Option<u32> {
         waiter::with(|waiter| {
             // The node is in no queue: there is no lock at this address.
@@ -131,7 +133,8 @@ impl Condvar {
     /// from `start_wait`; the caller has released the mutex.
     fn sleep(&self, id: u32, until: Option<u64>) -> bool {
         if id == 0 {
-            return Self::poll(until);
+            // The caller then checks its condition.
+            return polling::sleep(until);
         }
         waiter::with(|waiter| {
             // Without time to spin, it does not.
@@ -143,23 +146,14 @@ impl Condvar {
             is_over
         })
     }
-
-    /// Sleeps for a moment, as there is no node: the caller then checks its condition. Returns `true` if the time is
-    /// over.
-    #[cold]
-    fn poll(until: Option<u64>) -> bool {
-        let end = now().saturating_add(POLL_NS);
-        Futex32::new(0).wait(0, Some(until.map_or(end, |until| until.min(end))));
-        until.is_some_and(|until| now() >= until)
-    }
 }
 
 /// For the models.
 #[cfg(loom)]
 impl Condvar {
     /// Releases the lock at `mutex`, waits for a notification or until the clock shows `until`, and takes the lock
-    /// again. Returns `true` if the time is over, and `None`, without doing anything, if there are waiters with another
-    /// mutex.
+    /// again. Returns `true` if the time is over, and `None`, without doing anything, if there are waiters with
+    /// another mutex.
     pub fn wait_with(
         &self,
         mutex: usize,
@@ -315,11 +309,30 @@ impl Condvar {
 
     #[track_caller]
     fn wait_before<G: RawMutexGuard>(&self, guard: &mut G, until: Option<u64>) -> WaitTimeoutResult {
-        let mutex = guard.mutex_address();
-        let Some(id) = self.start_wait(mutex) else {
+        let Some(result) = self.try_wait_before(guard, until) else {
             panic!("Condvar: a thread waits with another mutex; all waiters of a Condvar use the same one");
         };
-        WaitTimeoutResult(guard.unlocked(|| self.sleep(id, until)))
+        result
+    }
+
+    fn try_wait_before<G: RawMutexGuard>(
+        &self,
+        guard: &mut G,
+        until: Option<u64>,
+    ) -> Option<WaitTimeoutResult> {
+        let id = self.start_wait(guard.mutex_address())?;
+        Some(WaitTimeoutResult(guard.unlocked(|| self.sleep(id, until))))
+    }
+
+    /// A wait that returns `None` if another thread waits with another mutex: for the C interface. Not stable.
+    #[cfg(feature = "_capi")]
+    #[doc(hidden)]
+    pub fn try_wait<G: RawMutexGuard>(
+        &self,
+        guard: &mut G,
+        timeout: Option<Duration>,
+    ) -> Option<WaitTimeoutResult> {
+        self.try_wait_before(guard, timeout.and_then(after))
     }
 }
 

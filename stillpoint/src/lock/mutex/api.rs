@@ -1,11 +1,11 @@
 //! The lock by itself, and the mutex types made of it.
 
 use core::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::raw::Raw;
 use crate::lock::policy::DefaultPolicy;
-use crate::sync::now;
+use crate::sync::after;
 
 /// The lock by itself, of four bytes, for [`lock_api::Mutex`].
 ///
@@ -41,8 +41,8 @@ pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 
 /// Access to the value of a [`Mutex`], until dropped.
 ///
-/// A guard stays in its thread, so the compiler refuses a task that holds one over an `.await` and may move to another
-/// thread. With the feature `send_guard`, guards are `Send`.
+/// A guard stays in its thread, so the compiler refuses a task that holds one over an `.await` and may move to
+/// another thread. With the feature `send_guard`, guards are `Send`.
 ///
 #[cfg_attr(not(feature = "send_guard"), doc = "```compile_fail,E0277")]
 #[cfg_attr(feature = "send_guard", doc = "```")]
@@ -58,11 +58,6 @@ pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 /// });
 /// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
-
-/// Returns the reading of the clock after `timeout`; `None` if the clock does not reach it.
-pub(crate) fn after(timeout: Duration) -> Option<u64> {
-    u64::try_from(timeout.as_nanos()).ok()?.checked_add(now())
-}
 
 /// Returns the reading of the clock at `instant`; `None` if the clock does not reach it.
 pub(crate) fn at(instant: Instant) -> Option<u64> {

@@ -2,9 +2,9 @@
 
 #[cfg(not(loom))]
 pub mod api;
+pub mod polling;
 pub mod queue;
 pub mod raw;
 #[cfg(all(test, not(any(loom, stillpoint_portable))))]
 mod tests;
-pub mod unqueued;
 pub mod word;

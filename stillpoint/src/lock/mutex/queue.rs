@@ -4,13 +4,13 @@
 //! do not: in `qspinlock.c` a waiter exchanges the tail and then stores its predecessor's `next`, and a head that
 //! leaves waits until that store is visible.
 //!
-//! The lock word holds the numbers of the head and tail nodes. A waiter stores `prev` *before* it publishes its node by
-//! the compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail to
-//! fill in missing `next` links when it leaves.
+//! The lock word holds the numbers of the head and tail nodes. A waiter stores `prev` *before* it publishes its node
+//! by the compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail
+//! to fill in missing `next` links when it leaves.
 //!
 //! A waiter that times out *abandons* its node, and a promoter unlinks it. A head that takes the lock or times out
-//! promotes the next waiter, and wakes it. So a queue always has a waiter, except during a promotion, and a lock that is not in use has
-//! no nodes.
+//! promotes the next waiter, and wakes it. So a queue always has a waiter, except during a promotion, and a lock that
+//! is not in use has no nodes.
 //!
 //! # An example
 //!
@@ -27,8 +27,8 @@
 //! | A promotes B to `HEAD`, and wakes it | `LOCKED`, 2..3 | |
 //! | B finds the lock held, spins, and parks as A did | `LOCKED`, `PARKED`, 2..3 | |
 //!
-//! If a running thread steals the lock before B runs, B finds it held, spins, and parks again. Once B has been the head
-//! for a quantum, it sets `PENDING`, and only B takes the lock then.
+//! If a running thread steals the lock before B runs, B finds it held, spins, and parks again. Once B has been the
+//! head for a quantum, it sets `PENDING`, and only B takes the lock then.
 //!
 use super::word::{LOCKED, LockWord, PARKED, PENDING, flags, head, tail, with_queue, with_rest};
 use crate::lock::events::Event;
@@ -55,8 +55,8 @@ enum Enqueued {
 pub struct WaitQueue<'a, P>(pub &'a LockWord<P>, pub &'a Waiter);
 
 impl<P: Policy> WaitQueue<'_, P> {
-    /// Takes the lock in the queue, with the node `id`, which the thread keeps if there is a time limit. Returns `true` if the
-    /// caller holds the lock.
+    /// Takes the lock in the queue, with the node `id`, which the thread keeps if there is a time limit. Returns
+    /// `true` if the caller holds the lock.
     pub fn lock(&self, id: u32, until: Option<u64>) -> bool {
         let node = table().node(id);
         match self.enqueue(id, node) {
@@ -125,8 +125,8 @@ impl<P: Policy> WaitQueue<'_, P> {
         }
     }
 
-    /// Parks until the node is the head. Returns `false` if the time is over before: the node is abandoned then. The kernel's
-    /// `pv_wait_node`.
+    /// Parks until the node is the head. Returns `false` if the time is over before: the node is abandoned then. The
+    /// kernel's `pv_wait_node`.
     fn wait_in_queue(&self, id: u32, node: &Node, until: Option<u64>) -> bool {
         loop {
             // Relaxed, here and below: what the previous head did is read through the word.

@@ -16,33 +16,34 @@
 //! critical sections. So threads that contend stay runnable where they can, and the scheduler alternates between them
 //! (as in Pizlo's "Locking in WebKit", 2016, and `parking_lot`):
 //!
-//! - A thread that has contended for the same lock for [`Policy::YIELD_AFTER_NS`] yields before it spins, so that others
-//!   take their turns. Not if it has waited for a condition variable shortly before: it sleeps now and then anyway, and a
-//!   yield would often separate a producer from its consumer, so that both sleep.
+//! - A thread that has contended for the same lock for [`Policy::YIELD_AFTER_NS`] yields before it spins, so that
+//!   others take their turns. Not if it has waited for a condition variable shortly before: it sleeps now and then
+//!   anyway, and a yield would often separate a producer from its consumer, so that both sleep.
 //! - A thread that finds the lock reserved yields, because the head may need its CPU.
 //! - A thread that has spun without success yields, because the holder may need its CPU.
 //!
 //! After [`Policy::YIELDS`] yields of the last two kinds, the thread queues, and parks.
 //!
-//! A thread that yields stands behind all that the scheduler has for its CPU. So threads with a deadline or a real-time
-//! priority do not yield, nor do waits whose time is over. Threads that are bound to one CPU do not either: the next
-//! wake-up costs them nothing, and the queue bounds their waits better. If their waits have a limit, they do: the limit
-//! bounds the wait, which fails unless the holder runs before that. If the process has one CPU, no thread spins.
+//! A thread that yields stands behind all that the scheduler has for its CPU. So threads with a deadline or a
+//! real-time priority do not yield, nor do waits whose time is over. Threads that are bound to one CPU do not either:
+//! the next wake-up costs them nothing, and the queue bounds their waits better. If their waits have a limit, they
+//! do: the limit bounds the wait, which fails unless the holder runs before that. If the process has one CPU, no
+//! thread spins.
 //!
 //! # Invariants
 //!
 //! 1. The word changes by read-modify-writes only, so every release sequence on it continues for ever.
 //! 2. Only the head dequeues the head: it takes the lock, or gives up. From then until the end of the promotion there
-//!    is no head, and the promoter unlinks abandoned nodes in its place. A queue that the child of a fork has inherited
-//!    has no head, and is dropped by one compare-exchange.
+//!    is no head, and the promoter unlinks abandoned nodes in its place. A queue that the child of a fork has
+//!    inherited has no head, and is dropped by one compare-exchange.
 //! 3. *No wake-up is lost.* While the head is parked, the word has [`PARKED`], so each release kicks the head. Each
-//!    promotion wakes the new head. [`PARKED`] remains until the head takes the lock. A release that finds it and an awake head does
-//!    nothing.
+//!    promotion wakes the new head. [`PARKED`] remains until the head takes the lock. A release that finds it and an
+//!    awake head does nothing.
 //! 4. [`PENDING`] is set only while there is a head. It is cleared when the head takes the lock, when the queue
 //!    becomes empty, and when a thread bypasses a stalled head.
 //! 5. After the change of the word that releases the lock, the lock's memory is not accessed: it may have been freed.
-//!    The node that is kicked is in the static table. If it is in other use by then, its owner loads the word again and
-//!    parks again.
+//!    The node that is kicked is in the static table. If it is in other use by then, its owner loads the word again
+//!    and parks again.
 //!
 //! # Orderings
 //!
@@ -54,8 +55,8 @@
 //!   that gives up), and read after an Acquire load of the word. So the states of nodes need no ordering, except
 //!   where a node changes its owner.
 
+use super::polling::lock_polling;
 use super::queue::WaitQueue;
-use super::unqueued::{lock_unqueued, wake_unqueued};
 use super::word::{LOCKED, LockWord, PARKED, PENDING, head, is_reserved};
 use crate::lock::events::{self, Wait};
 use crate::lock::nodes::{HEAD_PARKED, table};
@@ -144,7 +145,8 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Takes the lock; blocks until the clock shows `until` nanoseconds at most. Returns `true` if the caller holds it.
+    /// Takes the lock; blocks until the clock shows `until` nanoseconds at most. Returns `true` if the caller holds
+    /// it.
     pub fn lock_until(&self, until: u64) -> bool {
         self.try_lock() || self.lock_slow(Some(until))
     }
@@ -213,7 +215,7 @@ impl<P: Policy> Raw<P> {
             let (id, acquired) = match waiter.acquire(lock, until.is_some()) {
                 Place::Tail(id) => (id, queue.lock(id, until)),
                 Place::Rejoined(id) => (id, queue.rejoin(id, until)),
-                Place::Unqueued => return lock_unqueued(&self.word, until),
+                Place::None => return lock_polling(&self.word, until),
             };
             waiter.release(id);
             acquired
@@ -222,8 +224,8 @@ impl<P: Policy> Raw<P> {
         acquired
     }
 
-    /// Spins for a bounded time, then yields the CPU to other threads unless the clock shows `until`. Returns `true` if
-    /// the caller holds the lock.
+    /// Spins for a bounded time, then yields the CPU to other threads unless the clock shows `until`. Returns `true`
+    /// if the caller holds the lock.
     ///
     /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
     /// between the loads double up to a bound.
@@ -250,21 +252,17 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Slow path of a release: wakes the parked head and unqueued waiters, if any. `word` is the value before the
-    /// release. The lock's memory may have been freed (5).
+    /// Slow path of a release: wakes the head if it is parked. `word` is the value before the release. The lock's
+    /// memory may have been freed (5).
     #[cold]
     fn unlock_slow(&self, word: u32) {
         if word != LOCKED {
             events::handover(self.address());
         }
         if word & PARKED != 0 {
-            // Acquire: the states and counts of parked waiters; pairs with the Release in `park_as_head` and
-            // `lock_unqueued`.
+            // Acquire: the state of the parked head; pairs with the Release in `park_as_head`.
             fence(Acquire);
-            if head(word) != 0 {
-                step!("no-kick", Self::kick(head(word)));
-            }
-            wake_unqueued();
+            step!("no-kick", Self::kick(head(word)));
         }
     }
 

@@ -6,20 +6,20 @@
 //! | 17.. | tail | the last node in the queue; 0 if the queue is empty |
 //! | 3..17 | head | the first node in the queue; 0 if the queue is empty |
 //! | 2 | [`PENDING`] | the lock is reserved for the head: no other thread may take it |
-//! | 1 | [`PARKED`] | the head or an [unqueued](super::unqueued) waiter is parked: the release has to wake it |
+//! | 1 | [`PARKED`] | the head is parked: the release has to wake it |
 //! | 0 | [`LOCKED`] | a thread holds the lock |
 //!
 //! # Stalled heads
 //!
 //! If the head is not scheduled (CPU quota, debugger, priority), other threads may bypass it. The first thread that
-//! finds the lock free and reserved stores the time in the head's node. `BYPASS_NS` later the head counts as *stalled*:
-//! a thread that finds the lock reserved for it takes the lock. The bypass clears the reservation and restarts the
-//! head's quantum with a delay, so that the lock is not reserved for that head for some time.
+//! finds the lock free and reserved stores the time in the head's node. `BYPASS_NS` later the head counts as
+//! *stalled*: a thread that finds the lock reserved for it takes the lock. The bypass clears the reservation and
+//! restarts the head's quantum with a delay, so that the lock is not reserved for that head for some time.
 
 use core::marker::PhantomData;
 use core::ops::Deref;
 
-use crate::lock::nodes::{DEAD, FORKED, NODE_BITS, table};
+use crate::lock::nodes::{DEAD, NODE_BITS, table};
 use crate::lock::policy::{BYPASS_APART, Policy};
 use crate::lock::waiter::{self, Waiter};
 use crate::sync::{AtomicU32, LoomAccess, Ordering::*, const_unless_loom, now, step};
@@ -53,10 +53,9 @@ pub fn with_queue(flags: u32, head: u32, tail: u32) -> u32 {
     flags | head << HEAD_SHIFT | tail << TAIL_SHIFT
 }
 
-/// Returns `word` with the queue that is left. The flags stay, since `PARKED` may be for an unqueued waiter; but
-/// without a queue there is no reservation.
+/// Returns `word` with the queue that is left. Without a queue nothing is parked, and there is no reservation.
 pub fn with_rest(word: u32, queue: u32) -> u32 {
-    queue | flags(word) & if queue != 0 { !0 } else { !PENDING }
+    queue | flags(word) & if queue != 0 { !0 } else { LOCKED }
 }
 
 /// Returns `true` if the lock is free and not reserved for the head.
@@ -136,8 +135,7 @@ impl<P: Policy> LockWord<P> {
     #[inline]
     pub fn try_steal(&self, word: u32, waiter: &Waiter) -> Result<(), u32> {
         if head(word) == 0 {
-            // Without a queue, `PARKED` is left over from a waiter that the release has woken. Acquire, here and below:
-            // pairs with the Release in `Raw::unlock` and `Raw::unlock_fair`.
+            // Acquire, here and below: pairs with the Release in `Raw::unlock` and `Raw::unlock_fair`.
             return self.compare_exchange(word, LOCKED, Acquire, Relaxed).map(|_| ());
         }
         let checks_clock = P::RESERVATION && waiter.clock_check_due();
@@ -164,8 +162,8 @@ impl<P: Policy> LockWord<P> {
     /// the word.
     pub fn has_live_head(&self, word: u32) -> bool {
         // Relaxed: dead nodes are older than this process.
-        let is_forked = table().slow_unlock_flags.load(Relaxed) & FORKED != 0;
-        head(word) != 0 && !(is_forked && self.drop_dead_queue(word))
+        let has_dead = table().has_dead.load(Relaxed) != 0;
+        head(word) != 0 && !(has_dead && self.drop_dead_queue(word))
     }
 
     /// Drops the queue of `word` if the child of a fork has inherited it. Returns `true` if so: the word has changed
@@ -177,7 +175,6 @@ impl<P: Policy> LockWord<P> {
         if table().node(head(word)).state.load(Relaxed) != DEAD {
             return false;
         }
-        // `PARKED` may be for an unqueued waiter.
         let _ = self.compare_exchange(word, with_rest(word, 0), Relaxed, Relaxed);
         true
     }

@@ -1,11 +1,14 @@
-//! What the package in `pthread/` needs beside [`RawMutex`](super::RawMutex) and [`Condvar`](super::Condvar). No stable
-//! interface.
+//! What the package in `dropins/pthread/` needs beside [`RawMutex`](super::RawMutex) and [`Condvar`](super::Condvar).
+//! No stable interface.
 
 mod rwlock;
 
 pub use rwlock::Shared;
 #[cfg(loom)]
 pub use rwlock::WordRwLock;
+
+#[cfg(not(any(loom, stillpoint_portable)))]
+pub use crate::sys::{futex_wait, futex_wake};
 
 /// The value of a waiter's word until it is notified, once it may sleep.
 #[cfg(not(loom))]

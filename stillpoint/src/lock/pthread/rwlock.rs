@@ -1,9 +1,9 @@
-//! A reader-writer lock of one word, for `pthread_rwlock_t`: the readers' counters of [`RwLock`](super::super::RwLock)
-//! do not fit there, and allocate.
+//! A reader-writer lock of one word, for `pthread_rwlock_t`: the readers' counters of
+//! [`RwLock`](super::super::RwLock) do not fit there, and allocate.
 //!
 //! Readers count themselves in the word. A writer takes the lock when it is free, past other writers. One that has to
-//! wait for longer becomes the *front writer*, by a [queued lock](crate::lock::mutex::raw) that the others wait for. The
-//! front writer reserves the lock when it has waited for a quantum.
+//! wait for longer becomes the *front writer*, by a [queued lock](crate::lock::mutex::raw) that the others wait for.
+//! The front writer reserves the lock when it has waited for a quantum.
 //!
 //! # The word
 //!
@@ -26,11 +26,11 @@
 //! 3. *The front writer does not sleep too long.* It sets `WRITER_SLEEPS` in a word in which it cannot take the lock,
 //!    and sleeps while the lower half is unchanged. The change after which it can, which leaves neither `HELD` nor
 //!    readers, clears the flag and wakes it.
-//! 4. *No reader sleeps too long.* It sleeps with `READERS_SLEEP`. A counted one sleeps while the phase is unchanged; the
-//!    release that changes it finds the flag. One that lets a front writer pass sleeps while there is one; a front
-//!    writer that gives up, and the release of one that has taken the lock, find the flag.
-//! 5. After the change of the word that releases the lock, its memory is not accessed: it may have been freed. The kernel
-//!    wakes by the address.
+//! 4. *No reader sleeps too long.* It sleeps with `READERS_SLEEP`. A counted one sleeps while the phase is unchanged;
+//!    the release that changes it finds the flag. One that lets a front writer pass sleeps while there is one; a
+//!    front writer that gives up, and the release of one that has taken the lock, find the flag.
+//! 5. After the change of the word that releases the lock, its memory is not accessed: it may have been freed. The
+//!    kernel wakes by the address.
 
 use core::num::NonZeroU32;
 use core::time::Duration;
@@ -88,9 +88,19 @@ impl<P: Policy> WordRwLock<P> {
     }
 
     /// Returns `true` if a writer holds the lock.
-    #[inline]
     pub fn is_held_exclusive(&self) -> bool {
         self.state.load(Relaxed) & HELD != 0
+    }
+
+    /// Makes one attempt to take the lock for reading, as [`try_lock_shared`](Self::try_lock_shared). Returns `true`
+    /// if the caller holds it.
+    #[inline(always)]
+    pub fn try_lock_shared_once(&self, yields: bool) -> bool {
+        let word = self.state.load(Relaxed);
+        // Acquire: as in `try_lock_shared`.
+        Self::admits(word, yields)
+            && word / ONE_READER < MOST_READERS
+            && self.state.compare_exchange(word, word + ONE_READER, Acquire, Relaxed).is_ok()
     }
 
     /// Takes the lock for reading if no writer holds it, nor waits for it if the reader `yields` to writers.
@@ -112,7 +122,7 @@ impl<P: Policy> WordRwLock<P> {
 
     #[inline(always)]
     fn admits(word: u64, yields: bool) -> bool {
-        word & HELD == 0 && !(yields && word & WAITING != 0)
+        word & (HELD | if yields { WAITING } else { 0 }) == 0
     }
 
     /// Takes the lock for reading; blocks until the clock shows `until` at most.
@@ -198,8 +208,24 @@ impl<P: Policy> WordRwLock<P> {
         now() >= until
     }
 
+    /// Makes one attempt to release the lock, in whatever way the caller holds it, if no thread is to be woken or
+    /// admitted. Calls `before_exclusive` first if it holds the lock for writing. Returns `true` if that is done.
+    #[inline(always)]
+    pub fn try_unlock_once(&self, before_exclusive: impl FnOnce()) -> bool {
+        let word = self.state.load(Relaxed);
+        let next = if word & (HELD | WRITER_SLEEPS) == 0 {
+            word - ONE_READER
+        } else if word & !PHASE == HELD {
+            before_exclusive();
+            word - HELD
+        } else {
+            return false;
+        };
+        // Release: as in `unlock_shared` and `unlock_exclusive`.
+        self.state.compare_exchange(word, next, Release, Relaxed).is_ok()
+    }
+
     /// Releases the lock, which the caller holds for reading.
-    #[inline]
     pub fn unlock_shared(&self) {
         let mut word = self.state.load(Relaxed);
         loop {
@@ -238,7 +264,8 @@ impl<P: Policy> WordRwLock<P> {
         false
     }
 
-    /// Takes the lock for writing; blocks until the clock shows `until` at most. Returns `true` if the caller holds it.
+    /// Takes the lock for writing; blocks until the clock shows `until` at most. Returns `true` if the caller holds
+    /// it.
     #[cold]
     pub fn lock_exclusive(&self, until: Option<u64>) -> bool {
         let mut spin = Spin::with_backoff(P::BACKOFF_NS);

@@ -5,7 +5,7 @@ use core::fmt;
 use super::gate::RawRw;
 use crate::lock::policy::DefaultPolicy;
 
-/// The lock by itself, of 64 bytes, for [`lock_api::RwLock`].
+/// The lock by itself, of 56 bytes, for [`lock_api::RwLock`].
 ///
 /// ```
 /// static RATES: lock_api::RwLock<stillpoint::lock::RawRwLock, [f64; 2]> = lock_api::RwLock::new([1.0, 1.5]);
@@ -18,8 +18,9 @@ pub struct RawRwLock(pub(in crate::lock) RawRw<DefaultPolicy>);
 /// A reader-writer lock around a value, for values that are read far more often than written.
 ///
 /// A read lock and its release take some nanoseconds, and do not slow down other readers, on however many CPUs: each
-/// reader counts itself on its own CPU. A writer waits for the readers that it finds; readers that come later wait for
-/// the writer. So neither readers nor writers can starve the others.
+/// reader counts itself on its own CPU, once the lock has been read often without a write in between. Before that,
+/// and for one thread that also writes, it costs what a lock of one word does. A writer waits for the readers that it
+/// finds; readers that come later wait for the writer. So neither readers nor writers can starve the others.
 ///
 /// # Upgradable reads
 ///
@@ -28,15 +29,15 @@ pub struct RawRwLock(pub(in crate::lock) RawRw<DefaultPolicy>);
 ///
 /// # Recursive reads
 ///
-/// A thread that holds the lock for reading must not call `read` again: if a writer has come in between, each waits for the
-/// other. [`read_recursive`](lock_api::RwLock::read_recursive) passes a writer that waits for readers, and waits only while a
-/// writer holds the lock. Such readers that keep coming may keep a writer out.
+/// A thread that holds the lock for reading must not call `read` again: if a writer has come in between, each waits
+/// for the other. [`read_recursive`](lock_api::RwLock::read_recursive) passes a writer that waits for readers, and
+/// waits only while a writer holds the lock. Such readers that keep coming may keep a writer out.
 ///
 /// # Memory
 ///
-/// 64 bytes and the value. After about 128 reads without a write in between, a read allocates 128 bytes, and 128 more
-/// for each CPU that the machine may ever have. They are freed with the lock. If there is no memory, reads take the slow
-/// path.
+/// 56 bytes and the value. After about a thousand reads without a write in between, a read allocates 128 bytes, and
+/// 128 more for each CPU that the machine may ever have. They are freed with the lock. If there is no memory, reads
+/// take the slow path.
 ///
 /// # Guards
 ///

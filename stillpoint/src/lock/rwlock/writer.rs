@@ -4,55 +4,106 @@ use core::mem;
 use core::num::NonZeroU32;
 
 use crate::fence;
-use crate::sync::{Ordering::*, budget, now, spin_loop, step};
+use crate::sync::{Ordering::*, budget, now, one_in, spin_loop, step};
 
 use super::gate::{
-    DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, Timeout, WAITERS,
-    fence_took, gate_was_shut, reads,
+    DRAINING, ENTERED, FREE, HELD, LOCKS, ONE_PHASE, ONE_READER, ONE_WAITER, PHASE, READERS, RawRw, SHUT,
+    SLEEPERS, SOLO, Timeout, WAITERS, WORD,
 };
+use super::opening::{fence_took, gate_was_shut};
 use crate::lock::events::{self, Event, Wait};
 use crate::lock::policy::{GATE_YIELDS, Policy};
-use crate::lock::spin::Yields;
+use crate::lock::spin::{Spin, Yields};
 use crate::lock::waiter;
 
 /// How often a writer sums the counters before it sleeps.
 const SUMS: u32 = 100;
 
 impl<P: Policy> RawRw<P> {
-    /// Opens the gate, or leaves it shut (`shut` is [`SHUT`] or 0), and admits the waiting readers. The caller holds
-    /// `writers`.
-    fn admit_readers(&self, shut: u64) {
-        let mut word = self.gate.load(Relaxed);
-        let waiters = loop {
+    /// Opens the gate or leaves it shut (`shut` is [`SHUT`] or 0), and admits the waiting readers. The caller has
+    /// `writers`, or is a solo writer: word mode ends. Returns `true` if the caller has `writers`.
+    #[cold]
+    fn admit_readers(&self, shut: u64) -> bool {
+        // Relaxed: published by the Release below (9).
+        step!("word-mode-ends-unseen", self.is_word.store(0, Relaxed));
+        let (mut word, mut counted) = (self.gate.load(Relaxed), 0);
+        loop {
             let waiters = (word & WAITERS) / ONE_WAITER;
-            let phase = if waiters == 0 { word } else { word.wrapping_add(ONE_PHASE) } & PHASE;
-            // Release: publishes the writer's section; pairs with the Acquire in `lock_shared` and
-            // `wait_for_admission`.
-            match self.gate.compare_exchange(word, phase | shut, Release, Relaxed) {
-                Ok(_) => break waiters,
+            if waiters != counted {
+                // Before another writer may sum (2).
+                let more = waiters.wrapping_sub(counted);
+                step!("admitted-not-counted", self.readers.add_without_allocating(LOCKS, more));
+                counted = waiters;
+            }
+            let phase = if waiters == 0 { word } else { word.wrapping_add(ONE_PHASE) };
+            // Release: publishes the writer's section and the counts; pairs with the Acquire in `lock_shared`,
+            // `lock_shared_slow`, `wait_for_admission` and `leave_word`. That a solo writer finds here that it has
+            // `writers` is ordered by that lock: it was taken before, and is released later.
+            match self.gate.compare_exchange(word, phase & PHASE | shut | word & READERS, Release, Relaxed) {
+                Ok(_) => break,
                 Err(now) => word = now,
             }
-        };
-        if waiters != 0 {
+        }
+        self.reads.store(0, Relaxed);
+        if counted != 0 {
             events::handover(self.address());
-            // Before `writers` is released (2).
-            step!("admitted-not-counted", self.readers.add_without_allocating(LOCKS, waiters));
             if word & SLEEPERS != 0 {
                 step!("sleeping-readers-not-woken", self.gate.wake(u32::MAX, NonZeroU32::MAX));
             }
         }
+        word & WORD == 0
+    }
+
+    /// Begins word mode for the writer that holds the lock and `writers`, if few read it, and makes it a solo writer.
+    fn return_to_word(&self) {
+        let word = self.gate.load(Relaxed);
+        let is_quiet =
+            word & WAITERS == 0 && !self.writers.has_queue() && self.reads.load(Relaxed) < P::SAMPLE;
+        if !is_quiet || !one_in(P::RETURNS.into()) {
+            return;
+        }
+        // Those that enabled it did so in sections, which have ended: it stays disabled in word mode (9).
+        step!("fast-path-in-word-mode", self.readers.disable_fast());
+        // In the word there are no readers that have left by the counters.
+        self.readers.add_without_allocating(LOCKS, word / ONE_READER);
+        // Relaxed, all: published when the lock is released. If it fails, a reader has begun to wait.
+        if self.gate.compare_exchange(word, SOLO, Relaxed, Relaxed).is_ok() {
+            // Before `writers` is released: threads that end word mode have it, or the lock after this writer.
+            self.is_word.store(1, Relaxed);
+            // SAFETY: the caller holds it.
+            unsafe { self.unlock_upgradable() };
+        } else {
+            self.readers.add_without_allocating(LOCKS, (word / ONE_READER).wrapping_neg());
+        }
+    }
+
+    /// Takes the lock for writing in word mode, if it is free. Returns `true` if the caller holds it.
+    #[inline(always)]
+    fn try_solo(&self) -> bool {
+        // Relaxed: a hint. Acquire: all sections before; pairs with the Release in `unlock_shared_slow`,
+        // `unlock_exclusive_by` and `return_to_word`.
+        let held = self.is_word.load(Relaxed) != 0
+            && self.gate.compare_exchange(FREE, SOLO, Acquire, Relaxed).is_ok();
+        if held {
+            self.reads.store(0, Relaxed);
+        }
+        held
     }
 
     /// Takes the lock for an upgradable read: excludes writers and other upgradable readers. Returns `true` if the
-    /// caller holds it.
-    #[inline]
+    /// caller holds it. Ends word mode.
     pub fn lock_upgradable(&self, timeout: Timeout) -> bool {
-        match timeout {
-            Timeout::Immediate => self.writers.try_lock(),
-            Timeout::At(end) => self.writers.lock_until(end),
-            Timeout::Never => {
-                self.writers.lock();
-                true
+        loop {
+            let taken = match timeout {
+                Timeout::Immediate => self.writers.try_lock(),
+                Timeout::At(end) => self.writers.lock_until(end),
+                Timeout::Never => {
+                    self.writers.lock();
+                    true
+                }
+            };
+            if !taken || self.leave_word() {
+                return taken;
             }
         }
     }
@@ -81,12 +132,31 @@ impl<P: Policy> RawRw<P> {
     /// Takes the lock for writing. Returns `true` if the caller holds it.
     #[inline]
     pub fn lock_exclusive(&self, timeout: Timeout) -> bool {
+        self.try_solo() || self.lock_exclusive_slow(timeout)
+    }
+
+    #[cold]
+    fn lock_exclusive_slow(&self, timeout: Timeout) -> bool {
+        let mut spin = None;
+        while self.gate.load(Relaxed) & WORD != 0 {
+            if self.try_solo() {
+                return true;
+            }
+            if timeout == Timeout::Immediate {
+                return false;
+            }
+            if !spin.get_or_insert_with(|| Spin::with_backoff(P::BACKOFF_NS)).pause() {
+                break;
+            }
+        }
         if !self.lock_upgradable(timeout) {
             return false;
         }
         // SAFETY: the caller holds it for an upgradable read.
         let held = unsafe { self.upgrade_or_unlock(timeout) };
-        if !held {
+        if held {
+            self.return_to_word();
+        } else {
             // SAFETY: as above.
             unsafe { self.unlock_upgradable() };
         }
@@ -106,8 +176,8 @@ impl<P: Policy> RawRw<P> {
         held
     }
 
-    /// Makes an upgradable read a write. Returns `true` if the caller holds the lock for writing; otherwise, and if it
-    /// panics, the caller still holds it for an upgradable read.
+    /// Makes an upgradable read a write. Returns `true` if the caller holds the lock for writing; otherwise, and if
+    /// it panics, the caller still holds it for an upgradable read.
     ///
     /// # Panics
     ///
@@ -118,7 +188,7 @@ impl<P: Policy> RawRw<P> {
     /// The caller holds the lock for an upgradable read.
     pub unsafe fn upgrade(&self, timeout: Timeout) -> bool {
         // Neither the fence nor the readers need to be disturbed if it is likely to fail.
-        if timeout == Timeout::Immediate && self.readers() != 0 {
+        if timeout == Timeout::Immediate && self.sections(self.gate.load(Relaxed)) != 0 {
             return false;
         }
         // Relaxed: the fences order it.
@@ -129,20 +199,18 @@ impl<P: Policy> RawRw<P> {
             // A reader that has entered is in the sums; one that arrives later finds the gate shut (3).
             step!("shut-without-fence", shutting.fence());
         } else {
-            gate_was_shut(reads::<P>(was));
-            // A reader that has entered is in the sums; one that arrives later finds the gate draining (3).
-            step!("draining-without-fence", {
-                self.load_after_fence(true);
-            });
+            gate_was_shut(self.reads.load(Relaxed));
+            // A reader that has entered is in the sums; one that arrives later finds the gate draining (3). No loom
+            // model refutes that there is none, as its fence is an operation of the gate, which `try_hold` acquires.
+            // The litmus test `rwlock-shut` does.
+            self.load_after_fence(true);
         }
         // Readers that see it are not counted needlessly.
         self.readers.disable_fast();
-        let mut sums = budget(SUMS);
-        while sums > 0 {
+        for _ in 0..budget(SUMS) {
             if self.try_hold() == 0 {
                 return shutting.succeeds();
             }
-            sums -= 1;
             spin_loop();
         }
         if timeout == Timeout::Immediate {
@@ -190,15 +258,16 @@ impl<P: Policy> RawRw<P> {
         }
     }
 
-    /// Makes the draining gate held if there are no sections. Returns an estimate of their number otherwise.
+    /// Makes the draining gate held, if there are no sections. Returns an estimate of their number otherwise.
     fn try_hold(&self) -> u64 {
         loop {
-            let mut word = self.gate.load(Relaxed);
+            // Acquire: sections that have ended in the word; pairs with the Release in `unlock_shared_slow`.
+            let mut word = self.gate.load(Acquire);
             if word & ENTERED != 0 {
                 // Acquire: the counts of recursive readers; pairs with the fence in `load_after_fence`.
                 word = self.gate.fetch_and(!ENTERED, Acquire) & !ENTERED;
             }
-            let active = self.readers();
+            let active = self.sections(word);
             step!(
                 "readers-ignored",
                 if active != 0 {
@@ -220,8 +289,17 @@ impl<P: Policy> RawRw<P> {
     /// # Safety
     ///
     /// The caller holds the lock for writing.
-    #[inline]
     pub unsafe fn downgrade_to_upgradable(&self) {
+        // A solo writer takes `writers`, unless another thread gives it (10).
+        loop {
+            // Relaxed: as in `admit_readers`.
+            let word = self.gate.load(Relaxed);
+            if word & WORD == 0 || self.writers.try_lock() {
+                break;
+            }
+            // The other thread has yet to give it, or to release it.
+            self.gate.wait_until(word, Some(now() + P::QUANTUM_NS));
+        }
         self.admit_readers(SHUT);
     }
 
@@ -257,11 +335,8 @@ impl<P: Policy> RawRw<P> {
     /// The caller holds the lock for writing.
     #[inline]
     pub unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller's contract, and the result of the first call.
-        unsafe {
-            self.downgrade_to_upgradable();
-            self.unlock_upgradable();
-        }
+        // SAFETY: the caller's contract.
+        unsafe { self.unlock_exclusive_by(Self::unlock_upgradable) };
     }
 
     /// Releases a write. Of the writers and upgradable readers, the one that has waited longest is next.
@@ -270,11 +345,38 @@ impl<P: Policy> RawRw<P> {
     ///
     /// The caller holds the lock for writing.
     pub unsafe fn unlock_exclusive_fair(&self) {
-        // SAFETY: the caller's contract, and the result of the first call.
-        unsafe {
-            self.downgrade_to_upgradable();
-            self.unlock_upgradable_fair();
+        // SAFETY: the caller's contract.
+        unsafe { self.unlock_exclusive_by(Self::unlock_upgradable_fair) };
+    }
+
+    #[inline(always)]
+    unsafe fn unlock_exclusive_by(&self, unlock_upgradable: unsafe fn(&Self)) {
+        // Relaxed: a hint. Release: as in `admit_readers`.
+        if self.is_word.load(Relaxed) != 0 && self.gate.compare_exchange(SOLO, FREE, Release, Relaxed).is_ok()
+        {
+            return;
         }
+        if self.admit_readers(SHUT) {
+            // SAFETY: the caller's contract: a writer that is not solo has `writers`.
+            unsafe { unlock_upgradable(self) };
+        }
+    }
+
+    /// Returns `true` if a thread holds the lock, in whatever way.
+    pub fn is_locked(&self) -> bool {
+        // Relaxed: the answer is out of date anyway. If the phase changes, a writer has admitted readers, which a sum
+        // may have missed.
+        let word = self.gate.load(Relaxed);
+        if word & WORD != 0 {
+            return word != FREE;
+        }
+        let changed = || (self.gate.load(Relaxed) ^ word) & (PHASE | WORD) != 0;
+        self.writers.is_locked() || self.sections(word) != 0 || changed()
+    }
+
+    /// Returns `true` if a thread holds the lock for writing.
+    pub fn is_locked_exclusive(&self) -> bool {
+        self.gate.load(Relaxed) & HELD != 0
     }
 }
 

@@ -1,17 +1,24 @@
 //! The critical sections on aarch64. See `sections.rs` for what each does, and [`super`] for the invariants.
 //!
-//! A section commits by `stlr`, and reads words that threads on other CPUs write by `ldar`. The abort handler and early
-//! exits follow the section directly, because conditional branches do not reach far.
+//! A section commits by `stlr`, and reads words that threads on other CPUs write by `ldar`. The abort handler and
+//! early exits follow the section directly, because conditional branches do not reach far.
 
 use core::arch::asm;
 
-use super::layout::{AreaRef, CounterRef, Pushed, rseq};
+use super::layout::{Place, Pushed};
 
-/// Arms the section. The store to `rseq_cs` comes last.
+/// Loads the address of the rseq area into `rseq` and the limit into `x`, and leaves by `7` if its offset is 0. Then
+/// arms the section. The store to `rseq_cs` comes last.
 macro_rules! arm {
     () => {
         concat!(
             descriptor!(),
+            "ldar {rseq}, [{place}]\n",
+            "and {x}, {rseq}, #0x7fff\n",
+            "asr {rseq}, {rseq}, #15\n",
+            "cbz {rseq}, 7f\n",
+            "mrs {t}, tpidr_el0\n",
+            "add {rseq}, {rseq}, {t}\n",
             fault_point!(0),
             "adrp {t}, 3b\n",
             "add {t}, {t}, :lo12:3b\n",
@@ -22,21 +29,24 @@ macro_rules! arm {
     };
 }
 
-/// Loads the current CPU's number into `t`. Leaves by `7` if it is negative.
-macro_rules! cpu {
+/// Loads the address of the current CPU's first word into `t`. Leaves by `7` if the CPU number, without its sign, is
+/// not below the limit.
+macro_rules! open_word {
     () => {
-        concat!("ldrsw {t}, [{rseq}, #4]\n", fault_point!(2), unless_mutant!(3, "tbnz {t}, #63, 7f\n", ""))
+        concat!(
+            "ldr {t:w}, [{rseq}, #4]\n",
+            fault_point!(2),
+            unless_mutant!(3, "cmp {t:w}, {x:w}\nb.hs 7f\n", ""),
+            "ldr {x}, [{place}, #8]\n",
+            "add {t}, {x}, {t}, lsl #14\n",
+        )
     };
 }
 
-/// Loads the address of the current CPU's area into `t`. Leaves by `7` if the area is stopped too.
-macro_rules! open_area {
+/// Leaves by `7` if the stack at `t` is stopped.
+macro_rules! open_stack {
     () => {
-        concat!(
-            cpu!(),
-            "add {t}, {areas}, {t}, lsl #7\n",
-            unless_mutant!(4, "ldar {x}, [{t}]\ncbnz {x}, 7f\n", ""),
-        )
+        unless_mutant!(4, "ldar {x}, [{t}]\ncbnz {x}, 7f\n", "")
     };
 }
 
@@ -60,12 +70,10 @@ macro_rules! end {
     };
 }
 
-/// The end of a section that adds: adds to the word of the current CPU.
+/// The end of a section that adds: adds to the word at `t`.
 macro_rules! add_to_word {
     () => {
         concat!(
-            cpu!(),
-            "add {t}, {word}, {t}, lsl #7\n",
             "ldr {x}, [{t}]\n",
             "add {x}, {x}, {by}\n",
             fault_point!(3),
@@ -77,21 +85,29 @@ macro_rules! add_to_word {
 
 sections! {
     fn add(x) {
+        open_word!(),
+        add_to_word!(),
+    }
+
+    fn add_at(x) {
+        open_word!(),
+        "add {t}, {t}, {index}, lsl #3",
         add_to_word!(),
     }
 
     fn add_open(x) {
-        unless_mutant!(7, "ldr {x}, [{gate}]\ntbnz {x}, #0, 7f\n", ""),
+        unless_mutant!(7, "ldr {t}, [{gate}]\ntbnz {t}, #0, 7f\n", ""),
+        open_word!(),
         add_to_word!(),
     }
 
     fn push(x, len) {
         "ldr {len}, [{t}, #8]",
-        unless_mutant!(2, "ldr {x}, [{t}, #16]\ncmp {len}, {x}\nb.hs 8f\n", ""),
+        unless_mutant!(2, "cmp {len}, {capacity}\nb.hs 8f\n", ""),
         fault_point!(3),
-        "ldr {x}, [{t}, #24]",
         unless_mutant!(5, "", "add x16, {len}, #1\nstr x16, [{t}, #8]\n"),
-        "str {value}, [{x}, {len}, lsl #3]",
+        "add {x}, {t}, {len}, lsl #3",
+        "str {value}, [{x}, #16]",
         fault_point!(4),
         "add {len}, {len}, #1",
         "add {t}, {t}, #8",
@@ -104,8 +120,8 @@ sections! {
         "cbz {len}, 8f",
         "sub {len}, {len}, #1",
         fault_point!(3),
-        "ldr {x}, [{t}, #24]",
-        "ldr {value}, [{x}, {len}, lsl #3]",
+        "add {x}, {t}, {len}, lsl #3",
+        "ldr {value}, [{x}, #16]",
         fault_point!(4),
         "add {t}, {t}, #8",
         "stlr {len}, [{t}]",

@@ -1,9 +1,9 @@
 //! Faults inside critical sections, for tests: compiled with `--cfg stillpoint_faults` only.
 //!
-//! Each section has numbered fault points. At a point a test can delay a thread, or make it trap. A trap is a signal in
-//! the middle of the section, which aborts it. The signal handler may yield, sleep, move to another CPU, or execute the
-//! same operation. The mutants that the tests name break sections in the same way, one step at a time, to show that the
-//! tests notice.
+//! Each section has numbered fault points. At a point a test can delay a thread, or make it trap. A trap is a signal
+//! in the middle of the section, which aborts it. The signal handler may yield, sleep, move to another CPU, or
+//! execute the same operation. The mutants that the tests name break sections in the same way, one step at a time, to
+//! show that the tests notice.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -55,7 +55,7 @@ static stillpoint_fault_mutant: AtomicU32 = AtomicU32::new(0);
 const IN_SECTIONS: [&str; 7] = [
     "not-armed",
     "room-not-checked",
-    "sign-not-checked",
+    "cpu-not-checked",
     "stop-not-checked",
     "committed-early",
     "interrupted-pop-finds-nothing",

@@ -2,54 +2,51 @@
 //! (`x86_64.rs`, `aarch64.rs`, `riscv64.rs`).
 //!
 //! An rseq critical section is one `asm!` block. It stores the address of its descriptor in `rseq_cs`, which arms it,
-//! reads the CPU number, works in the [`CpuArea`] of that CPU, and commits with one store. If the kernel preempts or
-//! migrates the thread, or delivers a signal, before the commit, it resumes the thread at the section's abort handler,
-//! and nothing has happened. The scheme comes from the per-CPU critical sections of Paul Turner and Andrew Hunter
-//! (2015) and of `rseq(2)`.
+//! reads the CPU number, works in the area of that CPU, and commits with one store. If the kernel preempts or
+//! migrates the thread, or delivers a signal, before the commit, it resumes the thread at the section's abort
+//! handler, and nothing has happened. The scheme comes from the per-CPU critical sections of Paul Turner and Andrew
+//! Hunter (2015) and of `rseq(2)`.
 //!
 //! # Invariants
 //!
 //! 1. *No other thread of the CPU interleaves.* From arming to commit, the thread runs alone on its CPU, or it is
-//!    interrupted and does not commit. The section reads the CPU number after arming, because an earlier number may be
-//!    the area of another CPU.
+//!    interrupted and does not commit. The section reads the CPU number after arming, because an earlier number may
+//!    be the area of another CPU.
 //! 2. *Only registered threads commit.* The CPU number of an unregistered thread is negative, and its sections fail.
 //!    Every other number has an area: there is one for each possible CPU
 //!    ([`possible_cpus`](crate::sys::rseq::possible_cpus)), a constant of the machine that the kernel reports.
-//! 3. *Only sections of a CPU write the plain words of its area.* Threads that cannot run sections use the area's
-//!    atomic words. A plain update and an atomic one of the same word could lose each other.
-//! 4. *There is nothing to undo.* Before its commit a section writes only registers, and memory that is not read unless
-//!    it commits.
+//!    A section fails if the number is not below the limit of its object. It compares unsigned numbers, so a negative
+//!    one is above every limit, also where it compares only the lower half of the 32 bits ([`Place`]).
+//! 3. *Only sections of a CPU write the words of its area.* Threads that cannot run sections use other words. A plain
+//!    update and an atomic one of the same word could lose each other.
+//! 4. *There is nothing to undo.* Before its commit a section writes only registers, and memory that is not read
+//!    unless it commits.
 //! 5. *Sections end.* They have no loop, no call and no system call. An operation tries its section at most
 //!    [`TRIES`] times, because a debugger that single-steps interrupts every attempt, and then uses the fallback.
-//! 6. *A stopped area has one user.* Sections that take or give something read the area's stop word, and fail if it is
-//!    set. A thread that sets the word and then interrupts the sections of that CPU ([`super::remote`]) has the area to
-//!    itself: sections that began earlier have committed, or start over and see the stop.
+//! 6. *A stopped area has one user.* Sections that take or give something read the area's stop word, and fail if it
+//!    is set. A thread that sets the word and then interrupts the sections of that CPU ([`super::remote`]) has the
+//!    area to itself: sections that began earlier have committed, or start over and see the stop.
 //! 7. *A stale `rseq_cs` is harmless.* A section does not clear `rseq_cs`. The kernel clears it when it next preempts
 //!    the thread, or delivers a signal, outside of that section. Until then it points to the descriptor of a section
 //!    that is over:
-//!    - Descriptor, section and abort handler are constants of this library, which is never unmapped: sections are used
-//!      only if [`is_pinned`](crate::sys::pin::is_pinned).
+//!    - Descriptor, section and abort handler are constants of this library, which is never unmapped: sections are
+//!      used only if [`is_pinned`](crate::sys::pin::is_pinned).
 //!    - A thread reaches the instructions of a section only by arming it again, so a stale descriptor never restarts
 //!      anything.
 //!    - A section of a signal handler, or of another library, overwrites `rseq_cs`. Before a handler runs, the kernel
 //!      aborts the section that the signal interrupted.
-//!    - The child of a fork has a copy of the thread's rseq area, and this library at the same address. `exec` and the
-//!      end of the thread end the registration. A new thread may start with the `rseq_cs` that an earlier thread left
-//!      in the same memory.
+//!    - The child of a fork has a copy of the thread's rseq area, and this library at the same address. `exec` and
+//!      the end of the thread end the registration. A new thread may start with the `rseq_cs` that an earlier thread
+//!      left in the same memory.
 //!
-//! # Words of an area
+//! # Words
 //!
-//! | plain word | local stack of a pool ([`push`], [`pop`]) |
-//! |---|---|
-//! | 0 | stop |
-//! | 1 | **length** |
-//! | 2 | capacity; 0 until the CPU has pushed |
-//! | 3 | address of the slots |
-//!
-//! [`add`] adds to any of the eight plain words. The section commits by a store to that word, or to the length.
-//! [`add_open`] does the same to any word of an area that has no other use, unless a gate is shut, which it reads after
-//! arming. So a thread that shuts the gate and then interrupts the sections of all CPUs has a word that does not change
-//! any more, for the reason of (6).
+//! An object of [`super::memory`] has some words on each CPU. The stack of a pool ([`push`], [`pop`]) has the stop
+//! word first, then the length, by which its sections commit, then the slots. Other objects have no stop word:
+//! [`add`] and [`add_at`] add to any word, and commit by the store to it. [`add_open`] does the same unless its gate
+//! is shut, a word that it reads after arming, before it looks for the other one. So a thread that shuts the gate and
+//! then interrupts the sections of all CPUs has a word that no section changes or reads any more, for the reason of
+//! (6).
 //!
 //! # Orderings
 //!
@@ -61,20 +58,21 @@
 #[cfg(stillpoint_faults)]
 #[macro_use]
 pub mod faults;
-#[cfg(not(stillpoint_portable))]
+#[cfg(not(any(stillpoint_portable, miri)))]
 #[macro_use]
 mod sections;
 
 // As `SUPPORTED` in `sys::rseq`.
-#[cfg_attr(all(target_arch = "x86_64", not(stillpoint_portable)), path = "x86_64.rs")]
+#[cfg_attr(all(target_arch = "x86_64", not(any(stillpoint_portable, miri))), path = "x86_64.rs")]
 #[cfg_attr(
-    all(target_arch = "aarch64", target_endian = "little", not(stillpoint_portable)),
+    all(target_arch = "aarch64", target_endian = "little", not(any(stillpoint_portable, miri))),
     path = "aarch64.rs"
 )]
-#[cfg_attr(all(target_arch = "riscv64", not(stillpoint_portable)), path = "riscv64.rs")]
+#[cfg_attr(all(target_arch = "riscv64", not(any(stillpoint_portable, miri))), path = "riscv64.rs")]
 #[cfg_attr(
     any(
         stillpoint_portable,
+        miri,
         not(any(
             target_arch = "x86_64",
             all(target_arch = "aarch64", target_endian = "little"),
@@ -91,8 +89,8 @@ pub mod registration;
 #[cfg(all(test, not(stillpoint_portable)))]
 mod tests;
 
-pub use arch::{add, add_open, pop, push};
-pub use layout::{AreaRef, CounterRef, CpuArea, FAILED, NOTHING, Pushed, WIDTH, boxed, zeroed};
+pub use arch::{add, add_at, add_open, pop, push};
+pub use layout::{FAILED, MOST_CPUS, NOTHING, Place, Pushed, STRIDE, boxed, zeroed};
 
 /// How often an operation tries its section. Interrupts are milliseconds apart and sections take nanoseconds, so a
 /// second attempt is rare.

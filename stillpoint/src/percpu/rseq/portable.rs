@@ -1,19 +1,24 @@
-//! Other architectures have no critical sections: every attempt fails. The functions have the names of `sections.rs`.
+//! Other architectures have no critical sections, and Miri interprets none: every attempt fails. The functions have
+//! the names of `sections.rs`.
 
-use super::layout::{AreaRef, CounterRef, FAILED, Pushed};
+use super::layout::{FAILED, Place, Pushed};
 
-pub unsafe fn add(_: CounterRef, _: u64) -> bool {
+pub unsafe fn add(_: &Place, _: u64) -> bool {
     false
 }
 
-pub unsafe fn add_open(_: CounterRef, _: *const u64, _: u64) -> bool {
+pub unsafe fn add_at(_: &Place, _: usize, _: u64) -> bool {
     false
 }
 
-pub unsafe fn push(_: AreaRef, _: u64) -> Pushed {
+pub unsafe fn add_open(_: &Place, _: *const u64, _: u64) -> bool {
+    false
+}
+
+pub unsafe fn push(_: &Place, _: usize, _: u64) -> Pushed {
     Pushed::Failed
 }
 
-pub unsafe fn pop(_: AreaRef) -> u64 {
+pub unsafe fn pop(_: &Place) -> u64 {
     FAILED
 }

@@ -8,11 +8,10 @@ use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering::*};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::io;
 
 use crate::sync::Requested;
 use crate::sys::pin::is_pinned;
-use crate::sys::rseq::{self, Library};
+use crate::sys::{Reason, rseq};
 
 /// How per-CPU data is updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,76 +32,19 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The reason for the choice.
-#[derive(Debug, Clone, Copy)]
-enum ModeReason {
-    NotNeeded,
-    NoArchitecture,
-    NotPinned,
-    Kernel((u32, u32, u32)),
-    LibraryRegisters,
-    /// With what the rseq area holds instead of a CPU number.
-    LibraryFailed(i32),
-    OwnArea(Library),
-    /// With the error of `rseq(2)`.
-    Refused(Library, i32),
-    NoMemory,
-}
-
-impl fmt::Display for ModeReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let library = |library| match library {
-            Library::Unsupported => "the C library knows nothing of rseq",
-            _ => "the C library does not register threads",
-        };
-        match *self {
-            ModeReason::NotNeeded => f.write_str("it needs nothing"),
-            ModeReason::NoArchitecture => f.write_str("there are no critical sections for this architecture"),
-            ModeReason::NotPinned => f.write_str("the dynamic linker refuses to keep this library mapped"),
-            ModeReason::Kernel((major, minor, patch)) => write!(
-                f,
-                "Linux {major}.{minor}.{patch} does not interrupt critical sections on this architecture (6.19 to 7.0.13)"
-            ),
-            ModeReason::LibraryRegisters => f.write_str("the C library registers each thread"),
-            ModeReason::LibraryFailed(number) => {
-                write!(f, "the C library registers threads, but the kernel gives no CPU number ({number})")
-            }
-            // The kernel's answer to a second registration with another area.
-            ModeReason::Refused(found, rseq::OTHER_AREA) => {
-                write!(
-                    f,
-                    "{}, and other code, such as another copy of this library, has registered the thread",
-                    library(found)
-                )
-            }
-            ModeReason::OwnArea(found) => {
-                write!(f, "{}, each is registered here at its first use", library(found))
-            }
-            ModeReason::Refused(found, error) => {
-                write!(
-                    f,
-                    "{}, and the kernel refuses: {}",
-                    library(found),
-                    io::Error::from_raw_os_error(error)
-                )
-            }
-            ModeReason::NoMemory => f.write_str("no memory to choose in; the next use tries again"),
-        }
-    }
-}
-
 /// The mode that was chosen for this process, and the reason.
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
     mode: Mode,
     requested: Requested<Mode>,
-    reason: ModeReason,
+    reason: Reason,
     /// That of the rseq areas from the thread pointer, if the C library registers all threads; otherwise 0.
     offset: isize,
 }
 
 impl Report {
-    /// Returns how per-CPU data is updated. Single threads may still use the fallback: see [the module](crate::percpu).
+    /// Returns how per-CPU data is updated. Single threads may still use the fallback: see [the
+    /// module](crate::percpu).
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -115,6 +57,11 @@ impl Report {
     /// Returns the reason to display: what was asked for, what was found, and what failed.
     pub fn why(&self) -> impl fmt::Display + '_ {
         self.requested.explain(self.reason, "STILLPOINT_PERCPU names no mode (rseq, atomic)")
+    }
+
+    /// Returns `true` if every thread finds this choice from now on.
+    pub(in crate::percpu) fn is_final(&self) -> bool {
+        !ptr::eq(self, &NO_MEMORY)
     }
 
     pub(in crate::percpu) fn library_offset(&self) -> isize {
@@ -142,8 +89,12 @@ pub struct Fast {
 }
 
 /// The report if there is no memory for one, or within the choice.
-static NO_MEMORY: Report =
-    Report { mode: Mode::Atomic, requested: Requested::Nothing, reason: ModeReason::NoMemory, offset: 0 };
+static NO_MEMORY: Report = Report {
+    mode: Mode::Atomic,
+    requested: Requested::Nothing,
+    reason: Reason("no memory to choose in; the next use tries again", 0),
+    offset: 0,
+};
 
 /// Returns the report on how per-CPU data is updated. Makes the choice if it has not been made.
 ///
@@ -254,8 +205,8 @@ thread_local! {
     static MAKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `make`, which allocates. Returns `None` within such a call, so that a global allocator which uses per-CPU data
-/// re-enters only once.
+/// Calls `make`, which allocates. Returns `None` within such a call, so that a global allocator which uses per-CPU
+/// data re-enters only once.
 pub fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
     if MAKING.replace(true) {
         return None;
@@ -274,7 +225,7 @@ fn select(requested: Requested<Mode>) -> Report {
     #[cfg(stillpoint_faults)]
     super::faults::select();
     let chosen = match requested {
-        Requested::Value(Mode::Atomic) | Requested::Unknown => Err(ModeReason::NotNeeded),
+        Requested::Value(Mode::Atomic) | Requested::Unknown => Err(Reason("it needs nothing", 0)),
         Requested::Value(Mode::Rseq) | Requested::Nothing => try_rseq(),
     };
     let (mode, (reason, offset)) =
@@ -287,32 +238,39 @@ fn select(requested: Requested<Mode>) -> Report {
 /// # Errors
 ///
 /// Returns the reason that sections cannot be used.
-fn try_rseq() -> Result<(ModeReason, isize), ModeReason> {
+fn try_rseq() -> Result<(Reason, isize), Reason> {
     if !rseq::SUPPORTED {
-        return Err(ModeReason::NoArchitecture);
+        return Err(Reason("there are no critical sections for this architecture", 0));
     }
     // `rseq_cs` may point into this library after its sections: invariant 7 of `super`.
     if !is_pinned() {
-        return Err(ModeReason::NotPinned);
+        return Err(Reason("the dynamic linker refuses to keep this library mapped", 0));
     }
-    let is_broken = |release: &_| cfg!(target_arch = "aarch64") && is_broken_on_arm(*release);
-    if let Some(release) = rseq::kernel_release().filter(is_broken) {
-        return Err(ModeReason::Kernel(release));
+    if cfg!(target_arch = "aarch64") && rseq::kernel_release().is_some_and(is_broken_on_arm) {
+        let why = "this Linux does not interrupt critical sections on this architecture (6.19 to 7.0.13)";
+        return Err(Reason(why, 0));
     }
-    match rseq::library() {
-        Library::Registers(offset) => {
-            // SAFETY: the rseq area of the calling thread.
-            let cpu = unsafe { rseq::cpu_id(offset) } as i32;
-            if cpu < 0 {
-                Err(ModeReason::LibraryFailed(cpu))
-            } else {
-                Ok((ModeReason::LibraryRegisters, offset))
-            }
+    if let Some(offset) = rseq::library_offset() {
+        // SAFETY: the rseq area of the calling thread.
+        let cpu = unsafe { rseq::cpu_id(offset) } as i32;
+        return if cpu < 0 {
+            Err(Reason("the C library registers threads, but the kernel gives no CPU number", 0))
+        } else {
+            Ok((Reason("the C library registers each thread", 0), offset))
+        };
+    }
+    match rseq::register_own().map_err(|error| error.raw_os_error().unwrap_or(0)) {
+        Ok(_) => {
+            let why = "the C library does not register threads, each is registered here at its first use";
+            Ok((Reason(why, 0), 0))
         }
-        found => match rseq::register_own() {
-            Ok(_) => Ok((ModeReason::OwnArea(found), 0)),
-            Err(error) => Err(ModeReason::Refused(found, error.raw_os_error().unwrap_or(0))),
-        },
+        // The kernel's answer to a second registration with another area.
+        Err(rseq::OTHER_AREA) => {
+            let why = "the C library does not register threads, and other code, such as another copy of this library, \
+                       has registered the thread";
+            Err(Reason(why, 0))
+        }
+        Err(error) => Err(Reason("the C library does not register threads, and the kernel refuses", error)),
     }
 }
 
@@ -323,6 +281,7 @@ fn is_broken_on_arm(release: (u32, u32, u32)) -> bool {
 
 /// Returns the offset of the calling thread's rseq area from the thread pointer, or `None` if the thread cannot run
 /// sections. Registers it if need be.
+#[inline]
 pub fn offset() -> Option<isize> {
     let report = report();
     match (report.mode, report.offset) {

@@ -6,13 +6,21 @@
 
 use core::arch::asm;
 
-use super::layout::{AreaRef, CounterRef, Pushed, rseq};
+use super::layout::{Place, Pushed};
 
-/// Arms the section. The store to `rseq_cs` comes last.
+/// Loads the address of the rseq area into `rseq` and the limit into `x`, and leaves by `7` if its offset is 0. Then
+/// arms the section. The store to `rseq_cs` comes last.
 macro_rules! arm {
     () => {
         concat!(
             descriptor!(),
+            "ld {rseq}, 0({place})\n",
+            "fence r, rw\n",
+            "slli {x}, {rseq}, 49\n",
+            "srli {x}, {x}, 49\n",
+            "srai {rseq}, {rseq}, 15\n",
+            "beqz {rseq}, 7f\n",
+            "add {rseq}, {rseq}, tp\n",
             fault_point!(0),
             "lla {t}, 3b\n",
             unless_mutant!(1, "sd {t}, 8({rseq})", ""),
@@ -22,26 +30,25 @@ macro_rules! arm {
     };
 }
 
-/// Loads the current CPU's area, as bytes from the first area, into `t`. Leaves by `7` if the CPU number is negative.
-macro_rules! area_offset {
+/// Loads the address of the current CPU's first word into `t`. Leaves by `7` if the CPU number, without its sign, is
+/// not below the limit.
+macro_rules! open_word {
     () => {
         concat!(
-            "lw {t}, 4({rseq})\n",
+            "lwu {t}, 4({rseq})\n",
             fault_point!(2),
-            unless_mutant!(3, "bltz {t}, 7f\n", ""),
-            "slli {t}, {t}, 7\n",
+            unless_mutant!(3, "bgeu {t}, {x}, 7f\n", ""),
+            "slli {t}, {t}, 14\n",
+            "ld {x}, 8({place})\n",
+            "add {t}, {t}, {x}\n",
         )
     };
 }
 
-/// Loads the address of the current CPU's area into `t`. Leaves by `7` if the area is stopped too.
-macro_rules! open_area {
+/// Leaves by `7` if the stack at `t` is stopped.
+macro_rules! open_stack {
     () => {
-        concat!(
-            area_offset!(),
-            "add {t}, {t}, {areas}\n",
-            unless_mutant!(4, "ld {x}, 0({t})\nfence r, rw\nbnez {x}, 7f\n", ""),
-        )
+        unless_mutant!(4, "ld {x}, 0({t})\nfence r, rw\nbnez {x}, 7f\n", "")
     };
 }
 
@@ -66,12 +73,10 @@ macro_rules! end {
     };
 }
 
-/// The end of a section that adds: adds to the word of the current CPU.
+/// The end of a section that adds: adds to the word at `t`.
 macro_rules! add_to_word {
     () => {
         concat!(
-            area_offset!(),
-            "add {t}, {t}, {word}\n",
             "ld {x}, 0({t})\n",
             "add {x}, {x}, {by}\n",
             fault_point!(3),
@@ -84,23 +89,31 @@ macro_rules! add_to_word {
 
 sections! {
     fn add(x) {
+        open_word!(),
+        add_to_word!(),
+    }
+
+    fn add_at(x) {
+        open_word!(),
+        "slli {x}, {index}, 3",
+        "add {t}, {t}, {x}",
         add_to_word!(),
     }
 
     fn add_open(x) {
-        unless_mutant!(7, "ld {x}, 0({gate})\nandi {x}, {x}, 1\nbnez {x}, 7f\n", ""),
+        unless_mutant!(7, "ld {t}, 0({gate})\nandi {t}, {t}, 1\nbnez {t}, 7f\n", ""),
+        open_word!(),
         add_to_word!(),
     }
 
-    fn push(x, y, len) {
+    fn push(x, len) {
         "ld {len}, 8({t})",
-        unless_mutant!(2, "ld {x}, 16({t})\nbgeu {len}, {x}, 8f\n", ""),
+        unless_mutant!(2, "bgeu {len}, {capacity}, 8f\n", ""),
         fault_point!(3),
-        "ld {y}, 24({t})",
-        "slli {x}, {len}, 3",
-        "add {x}, {x}, {y}",
         unless_mutant!(5, "", "addi t6, {len}, 1\nsd t6, 8({t})\n"),
-        "sd {value}, 0({x})",
+        "slli {x}, {len}, 3",
+        "add {x}, {x}, {t}",
+        "sd {value}, 16({x})",
         fault_point!(4),
         "addi {len}, {len}, 1",
         "fence rw, w",
@@ -108,15 +121,14 @@ sections! {
         end!(leave_by!("j {failed}", "li {how}, 1\nj 9f"), leave_by!("j {full}", "li {how}, 2")),
     }
 
-    fn pop(x, y, len) {
+    fn pop(x, len) {
         "ld {len}, 8({t})",
         "beqz {len}, 8f",
         "addi {len}, {len}, -1",
         fault_point!(3),
-        "ld {y}, 24({t})",
         "slli {x}, {len}, 3",
-        "add {x}, {x}, {y}",
-        "ld {value}, 0({x})",
+        "add {x}, {x}, {t}",
+        "ld {value}, 16({x})",
         fault_point!(4),
         "fence rw, w",
         "sd {len}, 8({t})",

@@ -1,14 +1,16 @@
 //! The functions of the critical sections: what each takes, does and returns, on every architecture.
 //!
-//! An architecture lists the instructions of its sections in `sections!`, with the scratch registers of each. It has a
-//! macro `arm!`, which comes first, and a macro `open_area!`, which then leaves the address of the current CPU's area
-//! in register `t`. Each list ends with the architecture's `end!`, which says what a failed section does. The operand
-//! `rseq` locates the thread's rseq area ([`rseq`](super::layout::rseq)).
+//! An architecture lists the instructions of its sections in `sections!`, with the scratch registers of each. It has
+//! a macro `arm!`, which comes first, and a macro `open_word!`, which leaves the address of the current CPU's first
+//! word in register `t`. For stacks, `open_stack!` then leaves the section if they are stopped. Each list ends with
+//! the architecture's `end!`, which says what a failed section does. `arm!` leaves the place of the thread's rseq
+//! area in register `rseq`: its offset on x86-64, otherwise its address.
 //!
 //! # Safety
 //!
-//! The same for all functions: the calling thread has an rseq area at the offset. There is an area for each possible
-//! CPU, whose words have the meaning that the section gives them, and whose slots are as many as they say.
+//! The same for all functions. The offset of the place is 0, and the section fails. Or the calling thread has an rseq
+//! area there, and there is an object, whose words have the meaning that the section gives them, on each CPU below
+//! the limit.
 
 /// A fault point of a section: see `faults.rs`.
 #[cfg(not(stillpoint_faults))]
@@ -41,8 +43,9 @@ macro_rules! descriptor {
     };
 }
 
-/// Leaves a section for one of the caller's labels by `$jump`. Compilers before Rust 1.87 have no such operands: there `$set`
-/// stores in `how` that the section failed (1), or that the area is full (2), and continues at label `30`, or `9`.
+/// Leaves a section for one of the caller's labels by `$jump`. Compilers before Rust 1.87 have no such operands:
+/// there `$set` stores in `how` that the section failed (1), or that the area is full (2), and continues at label
+/// `30`, or `9`.
 #[cfg(asm_goto)]
 macro_rules! leave_by {
     ($jump:expr, $set:expr) => {
@@ -92,28 +95,36 @@ macro_rules! with_fault_scratch {
 /// Defines one of them.
 macro_rules! section {
     (add, $($body:tt)*) => {
-        /// Adds `by` to the counter's word of the current CPU. Returns `false` if the section failed.
+        /// Adds `by` to the object's first word of the current CPU. Returns `false` if the section failed.
         #[inline(always)]
-        pub unsafe fn add(counter: CounterRef, by: u64) -> bool {
-            counter_section!(counter, by, $($body)*, []);
+        pub unsafe fn add(place: &Place, by: u64) -> bool {
+            adding_section!(place, by, $($body)*, []);
+            true
+        }
+    };
+    (add_at, $($body:tt)*) => {
+        /// [`add`] to word `index` of the object.
+        #[inline(always)]
+        pub unsafe fn add_at(place: &Place, index: usize, by: u64) -> bool {
+            adding_section!(place, by, $($body)*, [index = in(reg) index,]);
             true
         }
     };
     (add_open, $($body:tt)*) => {
-        /// Adds `by` to the counter's word of the current CPU, unless bit 0 of `gate` is set. Returns `false` if it is, or
-        /// if the section failed. `gate` may be read.
+        /// [`add`], unless bit 0 of `gate` is set: then it fails. `gate` may be read.
         #[inline(always)]
-        pub unsafe fn add_open(counter: CounterRef, gate: *const u64, by: u64) -> bool {
-            counter_section!(counter, by, $($body)*, [gate = in(reg) gate,]);
+        pub unsafe fn add_open(place: &Place, gate: *const u64, by: u64) -> bool {
+            adding_section!(place, by, $($body)*, [gate = in(reg) gate,]);
             true
         }
     };
     (push, $($body:tt)*) => {
-        /// Pushes `value` to the current CPU's stack.
+        /// Pushes `value` to the current CPU's stack, which has `capacity` slots.
         #[inline(always)]
-        pub unsafe fn push(target: AreaRef, value: u64) -> Pushed {
+        pub unsafe fn push(place: &Place, capacity: usize, value: u64) -> Pushed {
             #[cfg(asm_goto)]
-            area_section!(target, $($body)*, [], [
+            stack_section!(place, $($body)*, [], [
+                capacity = in(reg) capacity,
                 value = in(reg) value,
                 failed = label { return Pushed::Failed },
                 full = label { return Pushed::Full },
@@ -121,7 +132,7 @@ macro_rules! section {
             #[cfg(not(asm_goto))]
             {
                 let how: u64;
-                push_section!(target, $($body)*, how, [value = in(reg) value,]);
+                push_section!(place, $($body)*, how, [capacity = in(reg) capacity, value = in(reg) value,]);
                 match how {
                     0 => {}
                     1 => return Pushed::Failed,
@@ -134,17 +145,17 @@ macro_rules! section {
     (pop, $($body:tt)*) => {
         /// Pops a value from the current CPU's stack. Returns [`NOTHING`](super::NOTHING) if it is empty.
         #[inline(always)]
-        pub unsafe fn pop(target: AreaRef) -> u64 {
+        pub unsafe fn pop(place: &Place) -> u64 {
             let value: u64;
-            area_section!(target, $($body)*, [value = out(reg) value,], []);
+            stack_section!(place, $($body)*, [value = out(reg) value,], []);
             value
         }
     };
 }
 
-/// A section that adds to a counter. The function returns `false` if the section failed.
-macro_rules! counter_section {
-    ($counter:ident, $by:ident, [$($line:tt)*], [$($scratch:tt)*], [$($in:tt)*]) => {
+/// A section that adds. The function returns `false` if the section failed.
+macro_rules! adding_section {
+    ($place:ident, $by:ident, [$($line:tt)*], [$($scratch:tt)*], [$($in:tt)*]) => {
         #[cfg(asm_goto)]
         // SAFETY: the caller's contract, and (1) to (3) of `super`.
         unsafe {
@@ -152,8 +163,8 @@ macro_rules! counter_section {
                 arm!(),
                 $($line)*
                 $($scratch)*
-                rseq = in(reg) rseq($counter.offset),
-                word = in(reg) $counter.word,
+                rseq = out(reg) _,
+                place = in(reg) $place,
                 by = in(reg) $by,
                 $($in)*
                 failed = label { return false },
@@ -170,8 +181,8 @@ macro_rules! counter_section {
                     $($line)*
                     "30:",
                     $($scratch)*
-                    rseq = in(reg) rseq($counter.offset),
-                    word = in(reg) $counter.word,
+                    rseq = out(reg) _,
+                    place = in(reg) $place,
                     by = in(reg) $by,
                     $($in)*
                     how = inout(reg) 0_u64 => how,
@@ -188,24 +199,25 @@ macro_rules! counter_section {
 /// The section of `push` for compilers without labels.
 #[cfg(not(asm_goto))]
 macro_rules! push_section {
-    ($target:ident, [$($line:tt)*], $scratch:tt, $how:ident, $in:tt) => {
-        area_section!($target, [$($line)* "30:",], $scratch, [how = inout(reg) 0_u64 => $how,], $in)
+    ($place:ident, [$($line:tt)*], $scratch:tt, $how:ident, $in:tt) => {
+        stack_section!($place, [$($line)* "30:",], $scratch, [how = inout(reg) 0_u64 => $how,], $in)
     };
 }
 
-/// A section that takes or gives something. It fails if the area is stopped.
-macro_rules! area_section {
-    ($target:ident, [$($line:tt)*], [$($scratch:tt)*], [$($out:tt)*], [$($in:tt)*]) => {
+/// A section that takes or gives something. It fails if the stack is stopped.
+macro_rules! stack_section {
+    ($place:ident, [$($line:tt)*], [$($scratch:tt)*], [$($out:tt)*], [$($in:tt)*]) => {
         // SAFETY: the caller's contract, and (1) to (5) of `super`.
         unsafe {
             asm!(
                 arm!(),
-                open_area!(),
+                open_word!(),
+                open_stack!(),
                 $($line)*
                 $($scratch)*
                 $($out)*
-                rseq = in(reg) rseq($target.offset),
-                areas = in(reg) $target.areas,
+                rseq = out(reg) _,
+                place = in(reg) $place,
                 $($in)*
                 options(nostack),
             );

@@ -1,8 +1,8 @@
 //! The results of sections, on each architecture that has them. The rseq area is not the thread's own, so the kernel
 //! restarts nothing, and this runs under emulators too.
 
-use core::array;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::{array, ptr};
 
 use super::*;
 use crate::sys::rseq::{SUPPORTED, possible_cpus, thread_pointer};
@@ -19,43 +19,62 @@ fn sections_compute_their_results() {
         return;
     }
     let cpu = possible_cpus() - 1;
-    let areas = CpuArea::for_each_cpu();
-    let [stop, len, capacity, address, ..] = &areas[cpu].plain;
-    let slots: [AtomicU64; 16] = array::from_fn(|_| AtomicU64::new(0));
     let mut area = [0; 4];
-    let target = AreaRef::of(&areas, set_cpu(&mut area, cpu as i32));
-    let counter = CounterRef { offset: target.offset, word: areas[0].plain[7].as_ptr() };
-    // SAFETY: the offset belongs to `area`, and the areas have the slots that they say.
+    let offset = set_cpu(&mut area, cpu as i32);
+    // Eight words of an object, of which only those of the last CPU are there.
+    let words: [AtomicU64; 8] = array::from_fn(|_| AtomicU64::new(0));
+    let first = words.as_ptr().cast_mut().cast::<u64>().wrapping_byte_sub(cpu * STRIDE);
+    let place = Place::new();
+    place.publish(offset, cpu, first);
+    let found = || [0, 1].map(|word| words[word].load(Relaxed));
+    // SAFETY: the offset belongs to `area`, and the words are there.
+    let push = |value| unsafe { push(&place, 6, value) };
+    // SAFETY: likewise.
+    let pop_from = |place: &Place| unsafe { pop(place) };
+    let pop = || pop_from(&place);
+    // SAFETY: as above.
     unsafe {
-        assert!(add(counter, 5) && add(counter, 6));
-        assert_eq!(areas[cpu].plain[7].load(Relaxed), 11);
+        let nowhere = Place::new();
+        assert!(!add(&nowhere, 5) && pop_from(&nowhere) == FAILED, "there is no object");
+        // This CPU is beyond the limit.
+        assert!(!add(&place, 5) && !add_at(&place, 1, 5) && !add_open(&place, &0, 5));
+        place.raise_limit(cpu + 1);
+        assert!(add(&place, 5) && add(&place, 6));
+        assert!(add_at(&place, 1, 7) && add_at(&place, 0, 1));
+        assert_eq!(found(), [12, 7]);
 
         // Bit 0 of the gate decides.
         for (gate, is_open) in [(0, true), (1, false), (6, true), (7, false), (!0, false)] {
-            assert_eq!(add_open(counter, &gate, 2), is_open);
-            assert_eq!(areas[cpu].plain[7].load(Relaxed), if is_open { 13 } else { 11 });
-            areas[cpu].plain[7].store(11, Relaxed);
+            assert_eq!(add_open(&place, &gate, 2), is_open);
+            assert_eq!(found(), [if is_open { 14 } else { 12 }, 7]);
+            words[0].store(12, Relaxed);
         }
+        // A section looks for the word behind the gate.
+        place.word.store(ptr::without_provenance_mut(1), Relaxed);
+        assert!(!add_open(&place, &1, 2));
+        place.word.store(first, Relaxed);
 
-        // A stack without capacity, then for six values.
-        assert_eq!(push(target, 10), Pushed::Full);
-        capacity.store(6, Relaxed);
-        address.store(slots.as_ptr().expose_provenance() as u64, Relaxed);
-        assert_eq!(pop(target), NOTHING);
-        assert_eq!(push(target, 10), Pushed::Done);
-        (11..16).for_each(|value| assert_eq!(push(target, value), Pushed::Done));
-        assert_eq!(push(target, 17), Pushed::Full);
-        (10..16).rev().for_each(|value| assert_eq!(pop(target), value));
+        // A stack of six slots.
+        let [stop, len, ..] = &words;
+        words.iter().for_each(|word| word.store(0, Relaxed));
+        place.publish(offset, cpu, first);
+        assert_eq!((push(10), pop()), (Pushed::Failed, FAILED));
+        place.raise_limit(cpu + 1);
+        assert_eq!(pop(), NOTHING);
+        (10..16).for_each(|value| assert_eq!(push(value), Pushed::Done));
+        assert_eq!(push(17), Pushed::Full);
+        (10..16).rev().for_each(|value| assert_eq!(pop(), value));
         assert_eq!(len.load(Relaxed), 0);
 
         stop.store(1, Relaxed);
         for cpu in [cpu as i32, -1, -2] {
             set_cpu(&mut area, cpu);
-            assert_eq!(add(counter, 1), cpu >= 0, "sections of `add` do not stop");
-            assert!(cpu >= 0 || !add_open(counter, &0, 1));
-            assert_eq!((push(target, 1), pop(target)), (Pushed::Failed, FAILED));
+            assert_eq!((push(1), pop()), (Pushed::Failed, FAILED));
+            assert_eq!(add_at(&place, 7, 1), cpu >= 0, "sections that add do not stop");
+            assert!(cpu >= 0 || !add(&place, 1) && !add_open(&place, &0, 1));
             stop.store(0, Relaxed);
         }
     }
-    assert_eq!((areas[cpu].plain[7].load(Relaxed), len.load(Relaxed)), (12, 0));
+    // The last slot has what was popped from it, and 1.
+    assert_eq!((found(), words[7].load(Relaxed)), ([0, 0], 15 + 1));
 }

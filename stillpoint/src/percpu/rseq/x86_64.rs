@@ -4,13 +4,18 @@
 
 use core::arch::asm;
 
-use super::layout::{AreaRef, CounterRef, Pushed, rseq};
+use super::layout::{Place, Pushed};
 
-/// Arms the section. The store to `rseq_cs` comes last.
+/// Loads the offset of the rseq area into `rseq` and the limit into the lower half of `x`'s lower half, and leaves by
+/// `7` if the offset is 0. Then arms the section. The store to `rseq_cs` comes last.
 macro_rules! arm {
     () => {
         concat!(
             descriptor!(),
+            "mov {rseq}, qword ptr [{place}]\n",
+            "mov {x}, {rseq}\n",
+            "sar {rseq}, 16\n",
+            "je 7f\n",
             fault_point!(0),
             "lea {t}, [rip + 3b]\n",
             unless_mutant!(1, "mov qword ptr fs:[{rseq} + 8], {t}", ""),
@@ -20,30 +25,29 @@ macro_rules! arm {
     };
 }
 
-/// Loads the current CPU's area, as bytes from the first area, into `t`. Leaves by `7` if the CPU number is negative.
-macro_rules! area_offset {
+/// Loads the address of the current CPU's first word into `t`. Leaves by `7` if the CPU number, without its sign, is
+/// not below the limit, of which there are 16 bits.
+macro_rules! open_word {
     () => {
         concat!(
-            "movsxd {t}, dword ptr fs:[{rseq} + 4]\n",
+            "mov {t:e}, dword ptr fs:[{rseq} + 4]\n",
             fault_point!(2),
-            unless_mutant!(3, "shl {t}, 7\njs 7f\n", "shl {t}, 7\n"),
+            unless_mutant!(3, "cmp {t:x}, {x:x}\njae 7f\n", ""),
+            "shl {t}, 14\n",
+            "add {t}, qword ptr [{place} + 8]\n",
         )
     };
 }
 
-/// Loads the address of the current CPU's area into `t`. Leaves by `7` if the area is stopped too.
-macro_rules! open_area {
+/// Leaves by `7` if the stack at `t` is stopped.
+macro_rules! open_stack {
     () => {
-        concat!(
-            area_offset!(),
-            "add {t}, {areas}\n",
-            unless_mutant!(4, "cmp qword ptr [{t}], 0\njne 7f\n", ""),
-        )
+        unless_mutant!(4, "cmp qword ptr [{t}], 0\njne 7f\n", "")
     };
 }
 
-/// Ends the section after the commit. Out of line follow the abort handler (`6`, behind the signature) and early exits
-/// (`7`).
+/// Ends the section after the commit. Out of line follow the abort handler (`6`, behind the signature) and early
+/// exits (`7`).
 macro_rules! end {
     ($failed:expr) => {
         concat!(
@@ -69,12 +73,10 @@ macro_rules! leave {
     };
 }
 
-/// The end of a section that adds: adds to the word of the current CPU.
+/// The end of a section that adds: adds to the word at `t`.
 macro_rules! add_to_word {
     () => {
         concat!(
-            area_offset!(),
-            "add {t}, {word}\n",
             // Neither a single `add` to memory nor an indexed address: processors forward such a store to the load of
             // the next add several cycles later.
             "mov {x}, qword ptr [{t}]\n",
@@ -88,37 +90,43 @@ macro_rules! add_to_word {
 
 sections! {
     fn add(x) {
+        open_word!(),
+        add_to_word!(),
+    }
+
+    fn add_at(x) {
+        open_word!(),
+        "lea {t}, [{t} + 8 * {index}]",
         add_to_word!(),
     }
 
     fn add_open(x) {
         unless_mutant!(7, "test byte ptr [{gate}], 1\njne 7f\n", ""),
+        open_word!(),
         add_to_word!(),
     }
 
-    fn push(len, slots) {
-        "mov {len}, qword ptr [{t} + 8]",
-        unless_mutant!(2, concat!("cmp {len}, qword ptr [{t} + 16]\n", leave_by!("jae {full}\n", "jae 8f\n")), ""),
+    fn push(x) {
+        "mov {x}, qword ptr [{t} + 8]",
+        unless_mutant!(2, concat!("cmp {x}, {capacity}\n", leave_by!("jae {full}\n", "jae 8f\n")), ""),
         fault_point!(3),
-        "mov {slots}, qword ptr [{t} + 24]",
         unless_mutant!(5, "", "inc qword ptr [{t} + 8]\n"),
-        "mov qword ptr [{slots} + 8 * {len}], {value}",
+        "mov qword ptr [{t} + 8 * {x} + 16], {value}",
         fault_point!(4),
-        "inc {len}",
-        "mov qword ptr [{t} + 8], {len}",
+        "inc {x}",
+        "mov qword ptr [{t} + 8], {x}",
         end!(leave_by!("jmp {failed}", "mov {how:e}, 1\njmp 30f")),
         leave_by!("", leave!("mov {how:e}, 2\njmp 30f")),
     }
 
-    fn pop(len) {
-        "mov {len}, qword ptr [{t} + 8]",
-        "sub {len}, 1",
+    fn pop(x) {
+        "mov {x}, qword ptr [{t} + 8]",
+        "sub {x}, 1",
         "jb 8f",
         fault_point!(3),
-        "mov {value}, qword ptr [{t} + 24]",
-        "mov {value}, qword ptr [{value} + 8 * {len}]",
+        "mov {value}, qword ptr [{t} + 8 * {x} + 16]",
         fault_point!(4),
-        "mov qword ptr [{t} + 8], {len}",
+        "mov qword ptr [{t} + 8], {x}",
         end!(unless_mutant!(6, "mov {value}, -1\njmp 30f", "xor {value:e}, {value:e}\njmp 30f")),
         leave!("xor {value:e}, {value:e}\njmp 30f"),
         "30:",

@@ -1,8 +1,10 @@
 //! The readers of [`crate::rcu`], which belong to threads, and enter and leave sections.
 //!
-//! [`scan`] is how a grace period waits for them, [`reader`] what each does, [`registry`] where it lies, and
-//! [`registration`] how a thread gets and returns it. [`super::qsbr`] has another protocol for the same readers.
+//! [`scan`] is how a grace period waits for them, by a [`protocol`]; [`reader`] is what each does, [`registry`] where
+//! it lies, and [`registration`] how a thread gets and returns it. [`super::qsbr`] has another protocol for the same
+//! readers.
 
+pub mod protocol;
 pub mod reader;
 pub mod registration;
 pub mod registry;

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `gp_seen` | owner | 0: quiescent; else the counter as loaded on entering the outermost section |
 //! | `nesting` | owner | the number of open sections inside the outermost one |
-//! | `exit_flags` | all | reasons to leave by the slow path, from [`WAKE_ON_EXIT`] to [`EXITING`] |
+//! | `exit_flags` | all | reasons to leave by the slow path, from [`WAKE_ON_EXIT`] to [`YIELD_ON_EXIT`] |
 //! | `thread`, `site` | owner, on registration | for stall reports: [`Reader::owner_if_still_blocking`] |
 //!
 //! # Why one word and no arithmetic
@@ -19,11 +19,11 @@
 //!
 //! # Signals
 //!
-//! A handler that reads, and leaves every section that it enters, may interrupt the owner between any two instructions
-//! here: it finds `gp_seen` 0 and leaves it 0, or finds it non-zero and restores `nesting`. If it interrupts the owner
-//! between the end of the outermost section and the check of `exit_flags`, the handler takes the slow path in the
-//! owner's place. If it interrupts the owner between the store and a full fence, its own section needs one, though it is
-//! nested: see [`Reader::enter_with_full_fence`].
+//! A handler that reads, and leaves every section that it enters, may interrupt the owner between any two
+//! instructions here: it finds `gp_seen` 0 and leaves it 0, or finds it non-zero and restores `nesting`. If it
+//! interrupts the owner between the end of the outermost section and the check of `exit_flags`, the handler takes the
+//! slow path in the owner's place. If it interrupts the owner between the store and a full fence, its own section
+//! needs one, though it is nested: see [`Reader::enter_with_full_fence`].
 
 use core::panic::Location;
 use core::ptr;
@@ -38,6 +38,8 @@ pub const WAKE_ON_EXIT: u32 = 1;
 const RECLAIM: u32 = 2;
 /// The thread is exiting, or has exited inside a section. The slow path then releases the reader.
 pub const EXITING: u32 = 4;
+/// A grace period sleeps, and readers outnumber CPUs: the owner is to yield its CPU.
+pub const YIELD_ON_EXIT: u32 = 8;
 
 /// An exchange is a full fence: on x86, as each locked instruction. Interpreters and models go by the language.
 const EXCHANGE_IS_FENCE: bool =
@@ -46,11 +48,12 @@ const EXCHANGE_IS_FENCE: bool =
 // The fast path has no such exchange, so its fence is only for systems where handlers may not use the library.
 const _: () = assert!(!FAST_PATH_IS_FENCED || cfg!(stillpoint_portable));
 
-/// No handler that reads may come between the store and the fence of the outermost section: the two are one instruction,
-/// or handlers may not use the library.
+/// No handler that reads may come between the store and the fence of the outermost section: the two are one
+/// instruction, or handlers may not use the library.
 const NESTS_WITHOUT_FENCE: bool = EXCHANGE_IS_FENCE || cfg!(any(stillpoint_portable, miri));
 
-/// See the [module](self). What a scan loads has a cache line of its own (and its neighbour, which x86-64 prefetches).
+/// See the [module](self). What a scan loads has a cache line of its own (and its neighbour, which x86-64
+/// prefetches).
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Reader {
@@ -112,8 +115,8 @@ impl Reader {
     }
 
     const_unless_loom! {
-        /// A reader without an owner. [`try_enter`](Self::try_enter) always returns `false`. Its `nesting` sends readers
-        /// that are compiled from C to the slow path when they leave.
+        /// A reader without an owner. [`try_enter`](Self::try_enter) always returns `false`. Its `nesting` sends
+        /// readers that are compiled from C to the slow path when they leave.
         pub fn sentinel() -> Self {
             Self { gp_seen: AtomicU64::new(u64::MAX), nesting: AtomicU64::new(u64::MAX), ..Self::new() }
         }
@@ -155,8 +158,8 @@ impl Reader {
 
     /// [`enter_fenced`](Self::enter_fenced) where the light fence is a full one.
     ///
-    /// A section inside another needs no fence of its own, if that of the outermost is complete: it orders all that the
-    /// thread does later. Only a handler may come between the store and the fence (see [`NESTS_WITHOUT_FENCE`]).
+    /// A section inside another needs no fence of its own, if that of the outermost is complete: it orders all that
+    /// the thread does later. Only a handler may come between the store and the fence (see [`NESTS_WITHOUT_FENCE`]).
     #[inline(always)]
     pub fn enter_with_full_fence(&self, counter: &AtomicU64) {
         // Relaxed: see `try_enter`.
@@ -166,9 +169,9 @@ impl Reader {
                 light_full();
             }
         } else if EXCHANGE_IS_FENCE {
-            // Store and fence in one instruction, which no handler splits. SeqCst: nothing of the section comes before
-            // the store; pairs with heavy fence A. The language does not promise that of an exchange, but x86 does, and
-            // the compiler fence is for the compiler.
+            // Store and fence in one instruction, which no handler splits. SeqCst: nothing of the section comes
+            // before the store; pairs with heavy fence A. The language does not promise that of an exchange, but x86
+            // does, and the compiler fence is for the compiler.
             self.gp_seen.swap(counter.load(Relaxed), SeqCst);
             light_compiler_only();
         } else {
@@ -186,8 +189,9 @@ impl Reader {
     #[inline(always)]
     fn begin(&self, counter: u64) {
         // A reader that loads the new counter must also see what was unpublished before. A Relaxed load suffices if a
-        // light fence lies between it and the section, as the heavy fence of `ThreadReaders::try_drain` precedes the new
-        // counter. (A grace period that finds no registered readers has no heavy fence; the registration orders it.)
+        // light fence lies between it and the section, as the heavy fence of `ThreadReaders::try_drain` precedes the
+        // new counter. (A grace period that finds no registered readers has no heavy fence; the registration orders
+        // it.)
         //
         // Release: the scan may read this store instead of the one by the last `leave`, and must then come after that
         // section too (a plain store of the same thread does not continue a release sequence); pairs with the Acquire
@@ -204,14 +208,15 @@ impl Reader {
             self.gp_seen.store(0, Release);
             return self.check_exit_flags();
         }
-        // No load of the section may move below the store. The compiler fence suffices, as only handlers on this thread
-        // see `nesting`.
+        // No load of the section may move below the store. The compiler fence suffices, as only handlers on this
+        // thread see `nesting`.
         compiler_fence(Release);
         self.nesting.store(nested - 1, Relaxed);
         ExitPath::Fast
     }
 
-    /// Ends a section and begins the next, so that grace periods in progress can end. Does nothing in a nested section.
+    /// Ends a section and begins the next, so that grace periods in progress can end. Does nothing in a nested
+    /// section.
     #[inline(always)]
     pub fn repin(&self, counter: &AtomicU64) -> ExitPath {
         let is_old = || self.gp_seen.load(Relaxed) != counter.load(Relaxed);
@@ -240,8 +245,8 @@ impl Reader {
 
     /// Requests that the reader counts down when it leaves.
     pub fn request_wake(&self) {
-        // Release: publishes the count that includes this request, and what was unpublished; pairs with the Acquire in
-        // `take_wake_request`. Heavy fence B orders it before the rescan, if `check_exit_flags` has a light fence.
+        // Release: publishes the count that includes this request, and what was unpublished; pairs with the Acquire
+        // in `take_wake_request`. Heavy fence B orders it before the rescan, if `check_exit_flags` has a light fence.
         self.exit_flags.fetch_or(WAKE_ON_EXIT, Release);
     }
 
@@ -250,6 +255,22 @@ impl Reader {
         // Acquire: pairs with the Release in `request_wake`. A reader that repins takes the request inside its next
         // section, whose loads must come after it.
         self.exit_flags.fetch_and(!WAKE_ON_EXIT, Acquire) & WAKE_ON_EXIT != 0
+    }
+
+    /// Requests that the owner yields its CPU when it next leaves, whether it is inside a section now or not.
+    pub fn request_yield(&self) {
+        // Relaxed: threads that are asleep keep the request of an earlier grace period, and their cache lines stay
+        // clean.
+        if self.exit_flags.load(Relaxed) & YIELD_ON_EXIT == 0 {
+            // Release: publishes that the leader sleeps; pairs with the Acquire in `take_yield_request`.
+            self.exit_flags.fetch_or(YIELD_ON_EXIT, Release);
+        }
+    }
+
+    /// Takes the request for a yield. Called by the owner. Returns `true` if there was one.
+    pub fn take_yield_request(&self) -> bool {
+        // Acquire: sees that the leader sleeps; pairs with the Release in `request_yield`.
+        self.exit_flags.fetch_and(!YIELD_ON_EXIT, Acquire) & YIELD_ON_EXIT != 0
     }
 
     /// Makes the owner, which is inside a section, call [`take_reclaim`](Self::take_reclaim) when it leaves.
@@ -331,12 +352,12 @@ impl Reader {
     /// Returns `look(owner)` if the leader, which calls this, has waited for this owner before and after. The leader
     /// must have made its requests, and have taken back those to readers that had left.
     ///
-    /// The reader may change hands at any moment, but not before the request has been taken, and only the leader makes
-    /// requests. So if the request is outstanding after `look`, it was so all the time, and the owner is the one that
-    /// blocks the grace period.
+    /// The reader may change hands at any moment, but not before the request has been taken, and only the leader
+    /// makes requests. So if the request is outstanding after `look`, it was so all the time, and the owner is the
+    /// one that blocks the grace period.
     pub fn owner_if_still_blocking<R>(&self, look: impl FnOnce(Owner) -> R) -> Option<R> {
-        // Relaxed: the owner at the leader's last load of `gp_seen`, an Acquire, had been set before. If a later owner
-        // is read below, the Acquire makes the second of these loads see that the request was taken.
+        // Relaxed: the owner at the leader's last load of `gp_seen`, an Acquire, had been set before. If a later
+        // owner is read below, the Acquire makes the second of these loads see that the request was taken.
         let is_awaited = || self.exit_flags.load(Relaxed) & WAKE_ON_EXIT != 0;
         if !is_awaited() {
             return None;
@@ -353,6 +374,14 @@ impl Reader {
             }
         );
         Some(seen)
+    }
+
+    /// Returns the owner, if there has been one.
+    pub fn owner(&self) -> Option<Owner> {
+        // Relaxed: the caller checks whether the reader has changed hands.
+        let thread = self.thread.load(Relaxed);
+        // SAFETY: null, or made of a `'static` reference.
+        unsafe { self.site.load(Relaxed).as_ref() }.map(|site| Owner { thread, site })
     }
 
     /// Returns `true` if the owner's thread is exiting, or has exited. Meaningful inside

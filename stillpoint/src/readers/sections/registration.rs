@@ -16,10 +16,10 @@
 //! # Idle threads
 //!
 //! A scan loads a cache line for each active reader ([`super::registry`]). It cannot skip the reader of a thread that
-//! enters by the fast path: the thread may be between its load of `gp_seen` and its store, for any length of time, and
-//! then do nothing else before the section. So a reader is active as long as a thread has it, unless the thread itself
-//! calls [`Registration::hint_idle`]. Then `fast` is [`unregistered`], and the reader is inactive. The next section
-//! enters by the slow path, which makes the reader active and sets `fast` again.
+//! enters by the fast path: the thread may be between its load of `gp_seen` and its store, for any length of time,
+//! and then do nothing else before the section. So a reader is active as long as a thread has it, unless the thread
+//! itself calls [`Registration::hint_idle`]. Then `fast` is [`unregistered`], and the reader is inactive. The next
+//! section enters by the slow path, which makes the reader active and sets `fast` again.
 //!
 //! 1. *A section after the hint is found*, as its `gp_seen` is ([`super::scan`]): the light fence of the entry also
 //!    lies between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive
@@ -56,16 +56,16 @@
 //!
 //! If the thread was idle before, the first row is like the last, and the second like the third.
 //!
-//! 3. *`fast` is the reader only if the reader is active.* `hint_idle` changes `fast` first. The slow path of the entry
-//!    sets it last, and not while `going_idle` is set. This is inside a section, so no reader is released during it. A
-//!    handler that comes there does the same: it is nested, makes the reader active, and sets `fast`.
+//! 3. *`fast` is the reader only if the reader is active.* `hint_idle` changes `fast` first. The slow path of the
+//!    entry sets it last, and not while `going_idle` is set. This is inside a section, so no reader is released
+//!    during it. A handler that comes there does the same: it is nested, makes the reader active, and sets `fast`.
 //! 4. *A thread that is not idle has an active reader.* The entry clears `idle` after `set_active`. A handler that
 //!    comes before finds `idle`, and calls `set_active` itself.
 //! 5. *The owner does not call `hint_idle` between its load of `fast` and its entry*: none of the program's code runs
 //!    there but signal handlers, which must not call it.
 //!
-//! In the child of a fork the thread that forked keeps its reader and its bit; all other bits are cleared. A fork in a
-//! handler that interrupts any of this is not supported.
+//! In the child of a fork the thread that forked keeps its reader and its bit; all other bits are cleared. A fork in
+//! a handler that interrupts any of this is not supported.
 //!
 //! # Invariants
 //!
@@ -90,16 +90,18 @@ use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Registration {
-    /// This thread's reader, if the fast path has the light fence that it needs, and the thread is not idle and has not
-    /// run its destructors; else [`unregistered`].
+    /// This thread's reader, if the fast path has the light fence that it needs, and the thread is not idle and has
+    /// not run its destructors; else [`unregistered`].
     ///
     /// A pointer, because constants of Rust 1.85 contain no references to atomics.
     fast: Cell<NonNull<Reader>>,
     /// The same where the fast path does not suffice, but a full fence is what it lacks.
     fenced: Cell<NonNull<Reader>>,
-    /// This thread's reader, or null. An atomic, because no handler may come between check and store when it is registered.
+    /// This thread's reader, or null. An atomic, because no handler may come between check and store when it is
+    /// registered.
     reader: AtomicPtr<Reader>,
-    /// The destructor has run, and may not run again: [`leave_if_ended`](Self::leave_if_ended) releases later readers.
+    /// The destructor has run, and may not run again: [`leave_if_ended`](Self::leave_if_ended) releases later
+    /// readers.
     has_ended: Cell<bool>,
     /// The reader may not be released yet: its queue is in use, or a section is about to begin.
     stays: Cell<bool>,
@@ -182,8 +184,8 @@ impl Registration {
         unsafe { copy.as_ref() }.set(copied(self.fast()));
     }
 
-    /// Sets by which path the thread enters, whose reader is active: by the fast path, if `fast`. Has no effect once the
-    /// thread's destructors run.
+    /// Sets by which path the thread enters, whose reader is active: by the fast path, if `fast`. Has no effect once
+    /// the thread's destructors run.
     fn set_entry(&self, reader: &'static Reader, fast: bool) {
         if self.has_ended.get() {
             return;
@@ -294,15 +296,6 @@ impl Registration {
         Some(reader)
     }
 
-    /// Begins a section with the light fence of any backend. Returns the thread's reader. Returns `None`, without an
-    /// effect, if the thread is not registered, is idle, or has run its destructors.
-    #[inline(always)]
-    pub fn enter_fenced(&self, counter: &AtomicU64) -> Option<&'static Reader> {
-        let reader = self.reader().filter(|_| !self.idle.get() && !self.has_ended.get())?;
-        reader.enter_fenced(counter);
-        Some(reader)
-    }
-
     /// The slow path of [`enter_or_nest`], of a thread that is registered.
     pub fn enter_registered<A>(&self, registry: &Registry<A>, reader: &'static Reader, counter: &AtomicU64) {
         reader.enter_fenced(counter);
@@ -326,7 +319,8 @@ impl Registration {
         // Destructors that still run, and read, register the thread again.
         self.has_ended.set(true);
         compiler_fence(SeqCst);
-        // For good, as `set_entry` does nothing any more: on these paths nothing keeps the reader while the thread enters.
+        // For good, as `set_entry` does nothing any more: on these paths nothing keeps the reader while the thread
+        // enters.
         self.set_fast(unregistered());
         if let Some(reader) = self.reader() {
             // Relaxed: for the owner itself, and for reports.
@@ -358,8 +352,8 @@ impl Registration {
     /// Releases the reader of a thread whose destructor has run, if it is outside and its queue is not in use. Calls
     /// `before` with it first.
     ///
-    /// Returns `true` if the caller must call this again: a handler may have registered the thread meanwhile, and has left
-    /// the release to it.
+    /// Returns `true` if the caller must call this again: a handler may have registered the thread meanwhile, and has
+    /// left the release to it.
     pub fn leave_if_ended<A: Default + 'static>(
         &self,
         registry: &Registry<A>,
@@ -381,8 +375,8 @@ impl Registration {
     }
 }
 
-/// Begins a section of the thread whose [`Registration::fast`] is `reader`. Returns `false` if the thread must take the
-/// slow path.
+/// Begins a section of the thread whose [`Registration::fast`] is `reader`. Returns `false` if the thread must take
+/// the slow path.
 #[inline(always)]
 pub fn enter_or_nest(reader: &'static Reader, counter: &AtomicU64) -> bool {
     if reader.try_enter(counter) {

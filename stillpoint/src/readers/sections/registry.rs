@@ -1,8 +1,8 @@
 //! The readers of a domain: one [`Reader`] for each registered thread, reused when the thread ends.
 //!
-//! Readers lie in chunks of doubling size that never move and are never freed: a scan needs no lock, and references to
-//! readers are `'static`. Free readers form a [stack](FreeStack). The registry grows only when the stack is empty, so it is never larger than the peak
-//! number of threads.
+//! Readers lie in chunks of doubling size that never move and are never freed: a scan needs no lock, and references
+//! to readers are `'static`. Free readers form a [stack](FreeStack). The registry grows only when the stack is empty,
+//! so it is never larger than the peak number of threads.
 //!
 //! # Invariants
 //!
@@ -10,8 +10,8 @@
 //! 2. Every index below `len` lies in a chunk that is not null.
 //! 3. A reader belongs to at most one thread, from a successful `claim` to its `release`. That of a thread that exits
 //!    inside a section is not released: see [`super::registration`].
-//! 4. `gp_seen` of a free reader is 0, and it is not active. It may have a request for a wake-up, which its next owner
-//!    answers, or the leader takes back.
+//! 4. `gp_seen` of a free reader is 0, and it is not active. It may have a request for a wake-up, which its next
+//!    owner answers, or the leader takes back.
 //!
 //! # Active readers
 //!
@@ -22,12 +22,13 @@
 //! # Orderings
 //!
 //! - A scan that follows a heavy fence sees every reader whose thread entered a section before that fence: the thread
-//!   registered before, and the fence orders all that it did. Later sections see what was unpublished before the fence.
+//!   registered before, and the fence orders all that it did. Later sections see what was unpublished before the
+//!   fence.
 //! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `gp_seen` come
 //!   after the old owner's, and a scan that reads one also comes after the old owner's sections.
 //! - A scan that finds a reader inactive comes after all sections in which the reader was active before:
-//!   `clear_active` is a Release and `Group::active` an Acquire. All changes of the bits are read-modify-writes, which
-//!   continue earlier release sequences.
+//!   `clear_active` is a Release and `Group::active` an Acquire. All changes of the bits are read-modify-writes,
+//!   which continue earlier release sequences.
 //! - `registered` is accessed by read-modify-writes only. So a grace period happens before the registration of the
 //!   threads that it does not count, and after the threads that it counts. This orders grace periods without a
 //!   heavy fence: if no thread is registered, and in [`crate::readers::qsbr`].
@@ -66,7 +67,8 @@ impl Group {
 
     /// Returns the bits of the active readers.
     pub fn active(&self) -> u64 {
-        // Acquire: sections of readers that are no longer active come before; pairs with the Release in `clear_active`.
+        // Acquire: sections of readers that are no longer active come before; pairs with the Release in
+        // `clear_active`.
         self.active.load(Acquire)
     }
 
@@ -84,7 +86,8 @@ impl Group {
     }
 }
 
-/// See the [module](self). A value of `A` is attached to each reader, and lies apart, so that a scan touches readers only.
+/// See the [module](self). A value of `A` is attached to each reader, and lies apart, so that a scan touches readers
+/// only.
 #[derive(Debug)]
 pub struct Registry<A> {
     chunks: [AtomicPtr<Reader>; CHUNKS],
@@ -176,8 +179,8 @@ impl<A> Registry<A> {
         unsafe { slice::from_raw_parts(self.chunk(chunk).add(readers).cast(), readers.div_ceil(GROUP)) }
     }
 
-    /// Returns the groups that contain readers from `first`, the first of a group, to below `end`, which is a value of
-    /// [`len`](Self::len); each with the index of its first reader.
+    /// Returns the groups that contain readers from `first`, the first of a group, to below `end`, which is a value
+    /// of [`len`](Self::len); each with the index of its first reader.
     pub fn groups(&self, first: usize, end: usize) -> impl Iterator<Item = (usize, &'static Group)> {
         let mut next = first;
         let mut rest = <&[Group]>::default();
@@ -198,8 +201,8 @@ impl<A> Registry<A> {
         })
     }
 
-    /// Returns the readers that have a bit in `bits`, of the group whose first reader has the index `first`; each with
-    /// its bit.
+    /// Returns the readers that have a bit in `bits`, of the group whose first reader has the index `first`; each
+    /// with its bit.
     pub fn members(&self, first: usize, mut bits: u64) -> impl Iterator<Item = (u64, &'static Reader)> {
         let (chunk, place) = Self::place(first);
         let group = &self.readers_of(chunk)[place..];
@@ -292,8 +295,8 @@ impl<A: Default + 'static> Registry<A> {
 
     /// Releases the calling thread's reader, which is outside any section.
     pub fn release(&self, reader: &'static Reader) {
-        // Release: publishes this thread's sections to grace periods that no longer count it; pairs with the Acquire in
-        // `other_readers`.
+        // Release: publishes this thread's sections to grace periods that no longer count it; pairs with the Acquire
+        // in `other_readers`.
         self.registered.fetch_sub(1, Release);
         self.clear_active(reader);
         self.push(reader);
@@ -303,7 +306,8 @@ impl<A: Default + 'static> Registry<A> {
         self.free.push(reader.index.load(Relaxed) + 1, &reader.next_free);
     }
 
-    /// Frees all readers but `own`. For the only thread of a process, as after a fork. The caller resets what is attached.
+    /// Frees all readers but `own`. For the only thread of a process, as after a fork. The caller resets what is
+    /// attached.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self, own: Option<&'static Reader>) {
         self.reset_in_child_except(own, |_| false);
@@ -357,8 +361,8 @@ impl<A: Default + 'static> Registry<A> {
                     unsafe { memory.free() };
                 }
             }
-            // Release: publishes the chunk with the length; pairs with the Acquire in `len`. (The chunk may be another
-            // thread's: the exchange or load above has read that thread's store, so it comes before.)
+            // Release: publishes the chunk with the length; pairs with the Acquire in `len`. (The chunk may be
+            // another thread's: the exchange or load above has read that thread's store, so it comes before.)
             if self.len.compare_exchange(len as u64, len as u64 + 1, Release, Relaxed).is_ok() {
                 let reader = self.reader(len);
                 reader.index.store(len as u32, Relaxed);
@@ -368,7 +372,8 @@ impl<A: Default + 'static> Registry<A> {
     }
 }
 
-/// Returns where that which is attached to the readers begins in a chunk of `len`: after the readers and their groups.
+/// Returns where that which is attached to the readers begins in a chunk of `len`: after the readers and their
+/// groups.
 const fn attached_offset<A>(len: usize) -> usize {
     let groups = len.div_ceil(GROUP) * size_of::<Group>();
     (len * size_of::<Reader>() + groups).next_multiple_of(align_of::<A>())
@@ -384,13 +389,13 @@ fn new_chunk<A: Default>(len: usize, is_sparse: bool) -> Result<(Memory, NonNull
         })
         .map_err(|_| OutOfMemory)?;
     debug_assert_eq!(offset, attached_offset::<A>(len));
-    // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk. Large sparse
-    // memory is mapped, which a signal handler may do.
+    // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk. Large
+    // sparse memory is mapped, which a signal handler may do.
     let memory =
         if is_sparse { Memory::sparse(layout) } else { Memory::zeroed(layout) }.ok_or(OutOfMemory)?;
     let readers = memory.start::<Reader>();
-    // SAFETY: by the layout, the block has room for `len` readers, then for their groups, and for `len` of `A` from the
-    // offset on.
+    // SAFETY: by the layout, the block has room for `len` readers, then for their groups, and for `len` of `A` from
+    // the offset on.
     unsafe {
         // Otherwise new readers and groups are zero.
         if cfg!(loom) {

@@ -1,5 +1,5 @@
-//! Readers that belong to threads: a grace period takes one heavy fence and one scan, and if readers block it a second
-//! fence, a rescan of these readers, and a sleep.
+//! Readers that belong to threads: a grace period takes one heavy fence and one scan, and if readers block it a
+//! second fence, a rescan of these readers, and a sleep.
 //!
 //! The readers of [`crate::rcu`]: [`super::reader`] is what each does, [`super::registry`] where it lies. Those of
 //! [`crate::readers::qsbr`] have another [`ReaderProtocol`], which needs no fences; it shares the scan, the sleep and
@@ -21,16 +21,16 @@
 //! its store of `gp_seen` and its load of the pointer. A orders these in one of two ways.
 //!
 //! 1. *The light fence precedes A.* Then the scan sees the store of `gp_seen` or a later store of this reader. The
-//!    value stored was loaded from the counter before A, hence before the counter was advanced: it is smaller than the
-//!    new counter, so the scan waits until it sees a later store. That store, on leaving or entering, is a Release, and
-//!    the scan an Acquire: the section happens before the end of the grace period.
+//!    value stored was loaded from the counter before A, hence before the counter was advanced: it is smaller than
+//!    the new counter, so the scan waits until it sees a later store. That store, on leaving or entering, is a
+//!    Release, and the scan an Acquire: the section happens before the end of the grace period.
 //! 2. *The light fence follows A.* Then the load of the pointer sees the unpublishing: the section did not read the
 //!    value.
 //!
-//! One pass suffices: a section with the new counter loaded it after A, as the counter was advanced after A, and so is
-//! in case 2. If the counter were advanced before A, a reader could have the new counter in case 1. The counter never
-//! wraps. If [`Registry::other_readers`] returns 0, readers that register later are in case 2 by that order, without a
-//! fence.
+//! One pass suffices: a section with the new counter loaded it after A, as the counter was advanced after A, and so
+//! is in case 2. If the counter were advanced before A, a reader could have the new counter in case 1. The counter
+//! never wraps. If [`Registry::other_readers`] returns 0, readers that register later are in case 2 by that order,
+//! without a fence.
 //!
 //! # Sleeping
 //!
@@ -40,34 +40,48 @@
 //! the leader sees that the reader has left.
 //!
 //! 1. Each request is taken exactly once, by the reader or by the leader, and then counted down. So `awaited` is at
-//!    least the number of outstanding requests, plus one for the leader until it sleeps. A reader that is late with the
-//!    wake-up of the last grace period may end the sleep early, so the leader checks the number.
+//!    least the number of outstanding requests, plus one for the leader until it sleeps. A reader that is late with
+//!    the wake-up of the last grace period may end the sleep early, so the leader checks the number.
 //! 2. When `awaited` is 0 no request is outstanding, and no thread changes it before the next leader does.
 //! 3. *No reader is checked again.* Requests are made after A. A reader that takes one acquires it, so what it does
 //!    next follows A: case 2, even if it stores the old counter, which it may have loaded long before. That includes
 //!    the section for which the request was made, if a repin has just begun it: its loads follow the take. A reader
 //!    whose request the leader takes back was seen quiescent, or with the new counter, after A; a later section whose
-//!    light fence preceded A would have been seen instead. So a grace period takes one sleep and one wake-up as a rule,
-//!    however many readers there are. (Requests begin with the first reader of a group of 64. So a reader that the scan
-//!    has seen quiescent may get one too, if it has just entered with the old counter: then the leader waits for a
-//!    section too many.)
+//!    light fence preceded A would have been seen instead. So a grace period takes one sleep and one wake-up as a
+//!    rule, however many readers there are. (Requests begin with the first reader of a group of 64. So a reader that
+//!    the scan has seen quiescent may get one too, if it has just entered with the old counter: then the leader waits
+//!    for a section too many.)
 //!
 //! The countdown is a chain of read-modify-writes with Release, and the leader's load of `awaited` an Acquire: the
 //! sections of all awaited readers happen before the end of the grace period.
 //!
 //! # Without `membarrier`
 //!
-//! Where a light fence may be a full one ([`crate::fence`]), a reader executes it on entering only: the arguments above
-//! need no other fence, but for the wake-up. So a reader that leaves may miss the request, while the leader's rescan
-//! after fence B still finds it inside. Then no thread wakes the leader. It therefore rescans after the first of its
-//! [`timeouts`], and again after longer and longer sleeps. A store becomes visible in finite time, so a later rescan
-//! sees the reader's, and takes the request back. On a processor that takes a few cache misses, far less than
+//! Where a light fence may be a full one ([`crate::fence`]), a reader executes it on entering only: the arguments
+//! above need no other fence, but for the wake-up. So a reader that leaves may miss the request, while the leader's
+//! rescan after fence B still finds it inside. Then no thread wakes the leader. It therefore rescans after the first
+//! of its [`timeouts`], and again after longer and longer sleeps. A store becomes visible in finite time, so a later
+//! rescan sees the reader's, and takes the request back. On a processor that takes a few cache misses, far less than
 //! the first sleep. A reader that leaves later sees the request, and wakes the leader at once.
 //!
-//! *A repin needs no fence.* `gp_seen` goes from one counter to another, and is never 0 in between. If the light fence
-//! of the entry precedes A, the scan sees the first counter, which is smaller than the new one, or a later store. If
-//! the second counter is smaller too, the reader still blocks. If not, the repin has loaded the new counter, by an
-//! Acquire, and its section sees what was unpublished before A, as in case 2.
+//! *A repin needs no fence.* `gp_seen` goes from one counter to another, and is never 0 in between. If the light
+//! fence of the entry precedes A, the scan sees the first counter, which is smaller than the new one, or a later
+//! store. If the second counter is smaller too, the reader still blocks. If not, the repin has loaded the new
+//! counter, by an Acquire, and its section sees what was unpublished before A, as in case 2.
+//!
+//! # Crowds
+//!
+//! If more readers are active than there are CPUs, one that blocks the grace period may have been preempted inside
+//! its section, and wait for a CPU behind readers that do not block it. Each of these begins one section after
+//! another, and runs for a whole time slice. So the leader sets the [`YIELD_ON_EXIT`] of all active readers before it
+//! sleeps. A reader that leaves, and finds it, clears it, and yields its CPU a few times while the leader sleeps: the
+//! grace period then takes about as long as the sections that block it. The readers also stand between sections when
+//! their turn comes, so that the next grace period finds few inside. (Not those that `repin`, or report to a `qsbr`
+//! domain: they yield after the new value of `gp_seen`, and so inside or online.)
+//!
+//! The flag is a hint in the word that readers check anyway. One that is left from an earlier grace period sends its
+//! reader to the slow path once. Quotas of control groups do not matter here: threads without quota stop, and no
+//! yield helps them.
 //!
 //! The reader of a thread that exits inside a section keeps its `gp_seen` ([`super::registration`]), so grace periods
 //! wait for it as for a long section.
@@ -75,9 +89,8 @@
 use core::mem;
 use core::num::NonZeroU32;
 
-use crossbeam_utils::CachePadded;
-
-use super::reader::{Reader, WAKE_ON_EXIT};
+use super::protocol::ReaderProtocol;
+use super::reader::{Owner, Reader, WAKE_ON_EXIT, YIELD_ON_EXIT};
 use super::registry::Registry;
 use crate::fence::light_is_compiler_fence;
 use crate::grace_period::counters::GpCounters;
@@ -86,111 +99,19 @@ use crate::grace_period::stall::{StallDetector, StalledReader, StalledReaders};
 use crate::probes::DomainId;
 use crate::readers::{awaited_reader_leaves, timeouts};
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, now, spin_loop, step, thread_name, yield_now,
+    AtomicU64, CachePadded, Futex, Ordering::*, budget, const_unless_loom, has_normal_policy, now,
+    outnumber_cpus, spin_loop, step, thread_name, yield_now,
 };
 
 /// How often a grace period checks readers that block it before it sleeps.
 const SPINS: u32 = 200;
 
-/// If a yield took longer, in nanoseconds, another thread has run, and the reader does not yield again.
+/// If a yield took longer, in nanoseconds, another thread has run, and the reader does not yield again, unless
+/// readers outnumber CPUs.
 const YIELD_WINDOW_NS: u64 = 500_000;
 
-/// How readers and the leader communicate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReaderProtocol {
-    /// Readers enter and leave sections. The leader issues heavy fences.
-    Sections,
-    /// The same, beside hazard pointers: each grace period issues a heavy fence, also if there are no readers (see
-    /// `slots/protected.rs`).
-    Hazards,
-    /// Readers report quiescent states, by read-modify-writes: see `readers::qsbr`.
-    Qsbr,
-}
-
-impl ReaderProtocol {
-    /// Why a thread inside a section must not wait, and what to do instead: completes "synchronize() ...".
-    pub(crate) const fn inside(self) -> &'static str {
-        match self {
-            Self::Sections | Self::Hazards => {
-                "inside a read-side critical section of the same domain would wait for itself: drop its guard or `Ref` \
-                 first"
-            }
-            Self::Qsbr => {
-                "by a thread whose handle is online would wait for itself: wait in Handle::offline, or use \
-                 Handle::synchronize"
-            }
-        }
-    }
-
-    /// The leader issues heavy fences.
-    fn is_fenced(self) -> bool {
-        self != Self::Qsbr
-    }
-
-    /// How often a reader yields after it has counted down: as often as pays (docs/measurements.md).
-    fn max_yields(self) -> u32 {
-        match self {
-            Self::Sections | Self::Hazards => 1,
-            Self::Qsbr => 3,
-        }
-    }
-
-    /// The end of a line of a stall report.
-    fn stall_suffix(self, has_exited: bool) -> &'static str {
-        match (self, has_exited) {
-            (Self::Sections | Self::Hazards, false) => "",
-            (Self::Sections | Self::Hazards, true) => {
-                ", and exited inside a read-side critical section (is a guard leaked?)"
-            }
-            (Self::Qsbr, false) => " and has not reported a quiescent state",
-            (Self::Qsbr, true) => ", and exited while it was online (is a handle leaked?)",
-        }
-    }
-
-    /// Advances the counter. Returns the new one.
-    pub(crate) fn advance_counter(self, counter: &AtomicU64) -> u64 {
-        match self {
-            Self::Sections | Self::Hazards => {
-                let to = counter.load(Relaxed) + 1;
-                // Relaxed: after fence A of this thread, see the module.
-                counter.store(to, Relaxed);
-                to
-            }
-            // Release: case 1 of `readers::qsbr`; pairs with the Acquire in `current_counter`. A read-modify-write, as
-            // other threads advance it too.
-            Self::Qsbr => counter.fetch_add(1, Release) + 1,
-        }
-    }
-
-    /// Returns `true` if a grace period that advanced the counter to `counter` must wait for the reader.
-    #[inline]
-    pub(crate) fn blocks(self, reader: &Reader, counter: u64) -> bool {
-        // Acquire, here and below: earlier sections have ended, and come before the end of the grace period; pairs with
-        // the Releases in `leave`, `begin` and `quiescent_state` (case 1 of `readers::qsbr`).
-        let mut seen = reader.gp_seen.load(Acquire);
-        if seen == 0 && self == Self::Qsbr {
-            step!("offline-seen-by-load", {
-                // Release and Acquire: case 2 of `readers::qsbr`; pairs with `take_request`. Only here, as the cache line
-                // is the owner's, which is mostly online. On x86-64 the compiler leaves the instruction out; there the
-                // locked instruction in `advance_counter` orders what was unpublished before the load (litmus test
-                // `qsbr-online`).
-                reader.exit_flags.fetch_or(0, AcqRel);
-                seen = reader.gp_seen.load(Acquire);
-            });
-        }
-        seen != 0 && seen < counter
-    }
-
-    /// Requests that the reader counts down.
-    fn request_wakeup(self, reader: &Reader) {
-        match self {
-            Self::Sections | Self::Hazards => reader.request_wake(),
-            // Release: publishes the count that includes this request, and what is unpublished. Acquire: sees the change
-            // of `gp_seen` of an owner that has not seen the request. Both pair with `take_request`.
-            Self::Qsbr => _ = reader.exit_flags.fetch_or(WAKE_ON_EXIT, AcqRel),
-        }
-    }
-}
+/// How often a reader yields if readers outnumber CPUs.
+const YIELDS_IN_CROWD: u32 = 3;
 
 /// See the [module](self). `A` is attached to each reader.
 #[derive(Debug)]
@@ -293,13 +214,14 @@ impl<A: Default + 'static> ThreadReaders<A> {
     fn wait_for_readers(&self, scan: PendingScan, detector: &mut StallDetector<'_>) {
         // Relaxed: no request is outstanding (invariant 2).
         self.awaited.store(1, Relaxed);
+        step!("no-yield-requests", self.request_yields(scan.end));
         for (first, group) in self.registry.groups(scan.first, scan.end) {
             let mut awaited = 0;
             for (bit, reader) in self.registry.members(first, group.active()) {
                 if self.protocol.blocks(reader, scan.counter) {
                     self.awaited.fetch_add(1, Relaxed);
                     self.protocol.request_wakeup(reader);
-                    detector.will_wait_for_thread(|| reader.thread_id());
+                    detector.will_wait_for(|| reader.thread_id(), 1);
                     awaited |= bit;
                 }
             }
@@ -335,6 +257,17 @@ impl<A: Default + 'static> ThreadReaders<A> {
         }
     }
 
+    /// Requests that the active readers yield, if they outnumber the CPUs: see "Crowds" in the module. Before the
+    /// requests for wake-ups, so that a reader which takes both yields.
+    fn request_yields(&self, end: usize) {
+        let groups = || self.registry.groups(0, end).map(|(first, group)| (first, group.active()));
+        if outnumber_cpus(groups().map(|(_, active)| active.count_ones()).sum()) {
+            for (first, active) in groups() {
+                self.registry.members(first, active).for_each(|(_, reader)| reader.request_yield());
+            }
+        }
+    }
+
     /// Takes back the requests to readers that have left. Called by the leader.
     fn rescan(&self, scan: &PendingScan) {
         // Not the active ones: the thread of a reader that has left without seeing the request may be idle by now.
@@ -345,8 +278,8 @@ impl<A: Default + 'static> ThreadReaders<A> {
         }
     }
 
-    /// Answers the leader's request. The last reader wakes the leader.
-    pub(crate) fn count_down(&self) {
+    /// Counts the reader as one that has left. The last one wakes the leader.
+    fn count_down(&self) {
         awaited_reader_leaves(DomainId::of(self));
         // Release: publishes the reader's sections; pairs with the Acquires in `wait_for_readers`.
         let left = self.awaited.fetch_sub(1, Release) - 1;
@@ -356,18 +289,32 @@ impl<A: Default + 'static> ThreadReaders<A> {
                 self.awaited.wake(1, NonZeroU32::MAX);
             });
         }
-        self.yield_to_waiter();
     }
 
-    /// Where threads outnumber CPUs, the leader, or a reader that is still inside, may need this one. The scheduler may
-    /// return to this thread before it has tried all others, so it yields again, unless another thread has run for a
-    /// while.
-    fn yield_to_waiter(&self) {
-        for _ in 0..budget(self.protocol.max_yields()) {
+    /// Answers the leader's requests, which the reader has taken.
+    pub(crate) fn answer(&self, wakes: bool, yields: bool) {
+        if wakes {
+            self.count_down();
+        }
+        // Relaxed: a hint. The leader of an earlier grace period may have made the request.
+        if wakes || yields && self.awaited.load(Relaxed) != 0 {
+            self.yield_to_others(yields);
+        }
+    }
+
+    /// Where threads outnumber CPUs, the leader, or a reader that is still inside, may need this one. The scheduler
+    /// may return to this thread before it has tried all others, so it yields again. Without a crowd it does not if
+    /// another thread has run for a while. With a real-time policy it would yield for too long.
+    fn yield_to_others(&self, in_crowd: bool) {
+        if !has_normal_policy() {
+            return;
+        }
+        let most = if in_crowd { YIELDS_IN_CROWD } else { self.protocol.max_yields() };
+        for _ in 0..budget(most) {
             let start = now();
             yield_now();
             // Relaxed: a hint.
-            if self.awaited.load(Relaxed) == 0 || now() - start > YIELD_WINDOW_NS {
+            if self.awaited.load(Relaxed) == 0 || !in_crowd && now() - start > YIELD_WINDOW_NS {
                 return;
             }
         }
@@ -376,9 +323,13 @@ impl<A: Default + 'static> ThreadReaders<A> {
     /// The slow path of [`Reader::leave`] and [`Reader::repin`].
     #[cold]
     pub fn exit_slow(&self, reader: &Reader) {
-        if reader.exit_flags.load(Relaxed) & WAKE_ON_EXIT != 0 && reader.take_wake_request() {
-            self.count_down();
+        let flags = reader.exit_flags.load(Relaxed);
+        let yields = flags & YIELD_ON_EXIT != 0;
+        if yields {
+            step!("yield-request-kept", _ = reader.take_yield_request());
         }
+        let wakes = flags & WAKE_ON_EXIT != 0 && reader.take_wake_request();
+        self.answer(wakes, yields);
     }
 
     /// Resets the readers for a process with one thread, as after a fork, whose reader is `own`. Its sections stay
@@ -396,7 +347,28 @@ impl<A: Default + 'static> ThreadReaders<A> {
         // block.
         let still_blocks = |reader: &Reader| self.protocol.blocks(reader, scan.counter);
         let stalled = |reader| self.stalled_reader(reader, thread_name).filter(|_| still_blocks(reader));
-        let readers: Vec<_> = self.awaited(scan).filter_map(stalled).collect();
+        let mut readers = Vec::new();
+        for reader in self.awaited(scan) {
+            if let Some(stalled) = stalled(reader) {
+                readers.push(stalled);
+            }
+        }
+        (!readers.is_empty()).then_some(StalledReaders::Threads(readers))
+    }
+
+    /// [`stalled`](Self::stalled), for a leader that has made no requests. A reader that blocks before and after has
+    /// not changed hands, as a later owner enters with a later counter.
+    fn stalled_without_request(&self, scan: &PendingScan) -> Option<StalledReaders> {
+        let mut readers = Vec::new();
+        for (first, group) in self.registry.groups(scan.first, scan.end) {
+            for (_, reader) in self.registry.members(first, group.active()) {
+                let blocks = || self.protocol.blocks(reader, scan.counter);
+                let stalled = blocks().then(|| reader.owner()).flatten();
+                readers.extend(
+                    stalled.map(|owner| self.describe(reader, owner, thread_name)).filter(|_| blocks()),
+                );
+            }
+        }
         (!readers.is_empty()).then_some(StalledReaders::Threads(readers))
     }
 
@@ -406,18 +378,25 @@ impl<A: Default + 'static> ThreadReaders<A> {
         reader: &Reader,
         name: impl FnOnce(u32) -> Option<String>,
     ) -> Option<StalledReader> {
-        reader.owner_if_still_blocking(|owner| {
-            let has_exited = reader.is_exiting();
-            StalledReader {
-                thread_id: owner.thread,
-                // The id of a thread that has exited may be another thread's by now.
-                name: if has_exited { None } else { name(owner.thread) },
-                registered_at: owner.site,
-                section_at: reader.section_site(),
-                has_exited,
-                suffix: self.protocol.stall_suffix(has_exited),
-            }
-        })
+        reader.owner_if_still_blocking(|owner| self.describe(reader, owner, name))
+    }
+
+    fn describe(
+        &self,
+        reader: &Reader,
+        owner: Owner,
+        name: impl FnOnce(u32) -> Option<String>,
+    ) -> StalledReader {
+        let has_exited = reader.is_exiting();
+        StalledReader {
+            thread_id: owner.thread,
+            // The id of a thread that has exited may be another thread's by now.
+            name: if has_exited { None } else { name(owner.thread) },
+            registered_at: owner.site,
+            section_at: reader.section_site(),
+            has_exited,
+            suffix: self.protocol.stall_suffix(has_exited),
+        }
     }
 }
 
@@ -429,7 +408,16 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
     }
 
     fn drain(&self, own: Option<&Reader>, leader: &mut Leader<'_>) -> bool {
-        match self.try_drain(own) {
+        let mut drained = self.try_drain(own);
+        while let Err(scan) = &drained {
+            if !leader.pause() {
+                let have_left = |counter| self.scan(scan.end, counter).is_ok();
+                leader.check(&self.counters, scan.counter, have_left, |_| self.stalled_without_request(scan));
+                break;
+            }
+            drained = self.scan(scan.end, scan.counter);
+        }
+        match drained {
             Ok(()) => true,
             Err(scan) => leader.sleep(&self.counters, |detector| self.wait_for_readers(scan, detector)),
         }
@@ -439,8 +427,8 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
         let Some(own) = own else { return };
         match self.protocol {
             ReaderProtocol::Sections | ReaderProtocol::Hazards => own.reclaim_on_exit(),
-            // All threads see that the counter has been advanced. When those that have deferred work report, they wait.
-            // Relaxed: a read-modify-write continues the release sequence of `advance_counter`.
+            // All threads see that the counter has been advanced. When those that have deferred work report, they
+            // wait. Relaxed: a read-modify-write continues the release sequence of `advance_counter`.
             ReaderProtocol::Qsbr if above => _ = self.counter.fetch_add(1, Relaxed),
             ReaderProtocol::Qsbr => (),
         }

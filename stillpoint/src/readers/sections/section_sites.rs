@@ -1,5 +1,5 @@
-//! Where open sections of a sleepable domain began: a table of places with the number of their open sections. Only with
-//! the feature `section-locations`, for stall reports.
+//! Where open sections of a sleepable domain began: a table of places with the number of their open sections. Only
+//! with the feature `section-locations`, for stall reports.
 //!
 //! A place takes an entry at its first section and keeps it. Sections begin and end by an atomic add each, without a
 //! lock, as signal handlers may begin sections. Sections of places that find no entry are not counted.

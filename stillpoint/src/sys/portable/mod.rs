@@ -10,8 +10,8 @@
 //! | thread exit | destructors of thread-local variables ([`tls_destructor`]) |
 //!
 //! There are no fork handlers: the child of a fork may only `exec` or `_exit`. A shared library with this crate must
-//! not be unloaded. And `parking_lot_core` takes locks and allocates, so neither signal handlers nor global allocators
-//! may wait or wake.
+//! not be unloaded. And `parking_lot_core` takes locks and allocates, so neither signal handlers nor global
+//! allocators may wait or wake.
 
 use core::cell::Cell;
 use core::ffi::CStr;
@@ -37,6 +37,8 @@ pub mod fork_lock;
 pub mod heavy_fence;
 pub mod numbers;
 pub mod pin;
+#[path = "../reason.rs"]
+mod reason;
 pub mod rseq;
 pub mod scheduling;
 #[cfg(feature = "statistics-page")]
@@ -49,6 +51,8 @@ mod signal_mask;
 mod stack;
 pub mod thread;
 pub mod tls_destructor;
+
+pub use reason::Reason;
 
 /// Nothing is called before `main`: what [`sys`](super) calls there is called again at its first use.
 macro_rules! init_array {
@@ -101,8 +105,8 @@ pub fn low_half(word: &AtomicU64) -> LowHalf<'_> {
     LowHalf(word)
 }
 
-/// Sleeps until woken, or until [`now`] is `until`, unless the word differs from `expected`. Returns `true` if the time
-/// is over. May return early.
+/// Sleeps until woken, or until [`now`] is `until`, unless the word differs from `expected`. Returns `true` if the
+/// time is over. May return early.
 pub fn futex_wait(word: impl Word, expected: u32, mask: NonZeroU32, until: Option<u64>) -> bool {
     // A time that the clock does not reach is no limit.
     let until = until.and_then(|until| base().checked_add(Duration::from_nanos(until.saturating_sub(BASE))));
@@ -112,9 +116,9 @@ pub fn futex_wait(word: impl Word, expected: u32, mask: NonZeroU32, until: Optio
     result == ParkResult::TimedOut
 }
 
-/// Wakes at most `count` sleepers whose mask shares a bit with `mask`. Returns their number. Does not access the memory
-/// of the word. If a lock of `parking_lot` is there by now, none of its waiters is woken whose token is 0; the others,
-/// those of reader-writer locks, look again.
+/// Wakes at most `count` sleepers whose mask shares a bit with `mask`. Returns their number. Does not access the
+/// memory of the word. If a lock of `parking_lot` is there by now, none of its waiters is woken whose token is 0; the
+/// others, those of reader-writer locks, look again.
 pub fn futex_wake(word: impl Word, count: u32, mask: NonZeroU32) -> usize {
     let left = Cell::new(count);
     let filter = |ParkToken(token)| {
@@ -150,16 +154,16 @@ pub use now as last_tick;
 /// Calls `f` with the value of an environment variable. Allocates nothing, unlike `std::env::var_os`.
 #[cfg(unix)]
 pub fn with_variable<R>(name: &CStr, f: impl FnOnce(Option<&[u8]>) -> R) -> R {
-    // SAFETY: the name is a C string. The value is a C string until a thread changes the environment, which the callers
-    // of `setenv` and `std::env::set_var` promise not to do while other threads may read it.
+    // SAFETY: the name is a C string. The value is a C string until a thread changes the environment, which the
+    // callers of `setenv` and `std::env::set_var` promise not to do while other threads may read it.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         f((!value.is_null()).then(|| CStr::from_ptr(value).to_bytes()))
     }
 }
 
-/// Calls `f` with the value of an environment variable. Allocates nothing, unlike `std::env::var_os`. Of a value of 64
-/// bytes or more, `f` gets 64 unspecified ones.
+/// Calls `f` with the value of an environment variable. Allocates nothing, unlike `std::env::var_os`. Of a value of
+/// 64 bytes or more, `f` gets 64 unspecified ones.
 #[cfg(windows)]
 pub fn with_variable<R>(name: &CStr, f: impl FnOnce(Option<&[u8]>) -> R) -> R {
     use windows_sys::Win32::Foundation::{ERROR_ENVVAR_NOT_FOUND, GetLastError, SetLastError};
@@ -189,18 +193,14 @@ pub fn can_interrupt_sections() -> bool {
     false
 }
 
-/// The error of [`interrupt_sections`].
-#[derive(Debug)]
-pub struct Errno;
-
 /// Always fails.
-pub fn interrupt_sections(_cpu: usize) -> Result<(), Errno> {
-    Err(Errno)
+pub fn interrupt_sections(_cpu: usize) -> Option<()> {
+    None
 }
 
 /// Always fails.
-pub fn interrupt_all_sections() -> Result<(), Errno> {
-    Err(Errno)
+pub fn interrupt_all_sections() -> Option<()> {
+    None
 }
 
 #[cfg(test)]

@@ -7,19 +7,9 @@ use super::numbers;
 
 pub const SUPPORTED: bool = false;
 
-/// How the C library registers threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Library {
-    /// It registers them, with areas at this offset from the thread pointer.
-    #[expect(dead_code, reason = "Linux only")]
-    Registers(isize),
-    /// It does not support rseq.
-    Unsupported,
-}
-
-/// Returns [`Library::Unsupported`].
-pub fn library() -> Library {
-    Library::Unsupported
+/// Returns `None`: no thread is registered.
+pub fn library_offset() -> Option<isize> {
+    None
 }
 
 /// Returns a negative number: no thread is registered.
@@ -30,11 +20,6 @@ pub fn library() -> Library {
 #[inline(always)]
 pub unsafe fn cpu_id(_offset: isize) -> u32 {
     u32::MAX
-}
-
-/// Returns null.
-pub fn thread_pointer() -> *const u8 {
-    core::ptr::null()
 }
 
 /// Returns an error.

@@ -84,6 +84,11 @@ pub fn process_cpus() -> u32 {
     super::numbers::cpus().try_into().unwrap_or(u32::MAX)
 }
 
+/// Returns `true` if so many threads are more than [`process_cpus`].
+pub fn outnumber_cpus(threads: u32) -> bool {
+    threads > process_cpus()
+}
+
 /// Not known: 0.
 pub fn preemptions() -> u64 {
     0

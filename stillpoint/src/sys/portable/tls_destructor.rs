@@ -1,13 +1,14 @@
 //! What a thread gives back when it ends: its variables have destructors.
 //!
-//! The standard library calls these in an order of its own, so other destructors of the thread may come later. Once the
-//! variable is destroyed, they use another one, `late`, which has no destructor: what it stands for is not kept between
-//! two uses. Where variables are keys (Android, `windows-gnu`), a destroyed variable is made again when it is used,
-//! and destroyed once more.
+//! The standard library calls these in an order of its own, so other destructors of the thread may come later. Once
+//! the variable is destroyed, they use another one, `late`, which has no destructor: what it stands for is not kept
+//! between two uses. Where variables are keys (Android, `windows-gnu`), a destroyed variable is made again when it is
+//! used, and destroyed once more.
 
 use core::ffi::c_void;
 
-/// A function that Linux runs at the end of each thread that arms it. Here the destructor of a variable does the same.
+/// A function that Linux runs at the end of each thread that arms it. Here the destructor of a variable does the
+/// same.
 #[derive(Debug)]
 pub struct AtThreadExit;
 
@@ -30,8 +31,8 @@ impl AtThreadExit {
     pub fn prepare(&self) {}
 }
 
-/// Calls `$f` with a variable of the calling thread, which begins as `$new`. Its destructor calls `$end`, which finds the
-/// variable `$late`, as do later destructors of the thread.
+/// Calls `$f` with a variable of the calling thread, which begins as `$new`. Its destructor calls `$end`, which finds
+/// the variable `$late`, as do later destructors of the thread.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_thread_variable {

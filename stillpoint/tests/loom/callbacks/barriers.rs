@@ -1,28 +1,26 @@
-//! Models of callers that wait until all callbacks have run: barriers that block, and those that are futures, which the
-//! worker wakes or dismisses.
+//! Models of callers that wait until all callbacks have run: barriers that block, and those that are futures, which
+//! the worker wakes or dismisses.
 
-use loom::thread;
 use stillpoint::grace_period::engine::Denied;
-use stillpoint::reclaim::rounds::BarrierPoll;
-use stillpoint::sync::Ordering::*;
+use stillpoint::reclaim::poller::PollResult;
 use stillpoint::sync::block_on::block_on;
-use support::model::check;
 
-use super::{Call, Domain, Lazy, null, two_free};
+use super::{Call, Domain, null, two_free};
+use support::model::*;
 
 impl Domain {
     pub fn barrier(&self) -> Result<(), Denied> {
-        self.0.state.core.callbacks.barrier(self)
+        self.0.state.core.work.callbacks.barrier(self)
     }
 
     /// As the future of a barrier, blocked on.
     fn barrier_async(&self) -> Result<(), Denied> {
-        let (mut id, mut end) = (0, BarrierPoll::Pending);
+        let (mut id, mut end) = (0, PollResult::Pending);
         block_on(None, |waker| {
-            end = self.0.state.core.callbacks.poll_barrier(&mut id, waker, self);
-            end != BarrierPoll::Pending
+            end = self.0.state.core.work.callbacks.poll_barrier(&mut id, waker, self);
+            end != PollResult::Pending
         });
-        if end == BarrierPoll::Dismissed { self.barrier() } else { Ok(()) }
+        if end == PollResult::Dismissed { self.barrier() } else { Ok(()) }
     }
 
     /// A domain for which so many workers cannot be started.
@@ -36,42 +34,61 @@ impl Domain {
 /// One of both.
 type Barrier = fn(&Domain) -> Result<(), Denied>;
 
-fn ends_a_lazy_wait(domain: fn() -> Domain, barrier: Barrier) {
+fn waits_for_a_callback(domain: fn() -> Domain, barrier: Barrier) {
     check(0, 1, move || {
         let domain = domain();
         let own = domain.register();
         domain.run(|domain| {
-            domain.defer(own, Lazy);
+            domain.defer(own, Call);
             barrier(domain).unwrap();
             assert_eq!(domain.count(0), 1);
         });
     });
 }
 
-/// Refutes: barrier-does-not-wait, barrier-does-not-wake-worker, run-without-notify, sleepers-not-woken,
-/// urgency-ignored
+/// Refutes: barrier-does-not-wait, run-without-notify, sleepers-not-woken
 #[test]
-fn barrier_ends_a_lazy_wait() {
-    ends_a_lazy_wait(Domain::new, Domain::barrier);
+fn barrier_returns_when_the_worker_has_run_a_callback() {
+    waits_for_a_callback(Domain::new, Domain::barrier);
 }
 
 #[test]
 fn barrier_gets_a_worker_for_a_parked_domain() {
-    ends_a_lazy_wait(|| Domain::that_parks(0), Domain::barrier);
+    waits_for_a_callback(Domain::that_parks, Domain::barrier);
 }
 
 /// Refutes: round-not-ended, round-without-worker
 #[test]
 fn worker_of_a_parked_domain_wakes_a_future_when_all_has_run() {
-    ends_a_lazy_wait(|| Domain::that_parks(0), Domain::barrier_async);
+    waits_for_a_callback(Domain::that_parks, Domain::barrier_async);
+}
+
+/// A thread of the program does what the worker would do, and no other one can.
+/// Refutes: poll-without-end
+#[test]
+fn barrier_returns_beside_a_thread_that_polls() {
+    check(0, 1, || {
+        let domain = Domain::that_refuses(100);
+        let own = domain.register();
+        let poll = move |domain: &Domain| {
+            domain.defer(own, Call);
+            while domain.0.state.core.work.callbacks.poll(domain) {
+                thread::yield_now();
+            }
+        };
+        domain.race(|domain| domain.barrier().unwrap(), poll);
+        domain.defer(own, Call);
+        domain.barrier().unwrap();
+        assert_eq!(domain.count(0), 2);
+    });
 }
 
 /// The timer is busy, and no thread can be started.
 /// Refutes: parked-without-notify
 #[test]
-fn barrier_acts_as_the_worker_of_a_domain_that_is_parked_meanwhile() {
+fn barrier_acts_as_the_worker_of_a_domain_parked_meanwhile() {
     check(0, 1, || {
-        let domain = Domain::that_parks(0);
+        let domain = Domain::that_parks();
         domain.0.refused.store(100, Relaxed);
         let own = domain.register();
         let wait = |domain: &Domain| {
@@ -84,7 +101,7 @@ fn barrier_acts_as_the_worker_of_a_domain_that_is_parked_meanwhile() {
     });
 }
 
-/// Refutes: check-before-bit, counted-before-run, urgent-after-wake
+/// Refutes: check-before-bit, counted-before-run
 #[test]
 fn barrier_waits_for_earlier_callbacks() {
     check(0, 1, || {
@@ -98,8 +115,7 @@ fn barrier_waits_for_earlier_callbacks() {
                 assert_eq!(domain.count(0), 1);
             }
         };
-        domain.race(wait, move |domain| domain.defer(own, Lazy));
-        // The worker may sleep over a callback that came later.
+        domain.race(wait, move |domain| domain.defer(own, Call));
         domain.barrier().unwrap();
         domain.join();
     });
@@ -121,7 +137,7 @@ fn returns_when_the_owner_reclaims(barrier: Barrier) {
     });
 }
 
-/// Refutes: claim-released-without-notify, idle-without-notify
+/// Refutes: idle-without-notify
 #[test]
 fn barrier_returns_when_the_owner_reclaims() {
     returns_when_the_owner_reclaims(Domain::barrier);
@@ -169,7 +185,7 @@ fn fails_while_the_fence_is_denied(barrier: Barrier) {
         domain.defer(own, Call);
         assert_eq!(barrier(&domain), Err(Denied));
         domain.0.denied.store(0, Relaxed);
-        domain.defer(own, Lazy);
+        domain.defer(own, Call);
         // A round that was under way may fail still.
         while domain.barrier().is_err() {}
         assert_eq!(domain.count(0), 2);
@@ -177,7 +193,7 @@ fn fails_while_the_fence_is_denied(barrier: Barrier) {
     });
 }
 
-/// Refutes: failed-round-without-notify
+/// Refutes: barrier-does-not-wake-worker, failed-round-without-notify, urgency-ignored, urgent-after-wake
 #[test]
 fn barrier_fails_while_the_fence_is_denied() {
     fails_while_the_fence_is_denied(Domain::barrier);
@@ -223,7 +239,7 @@ fn future_is_dismissed_when_a_barrier_stops_being_the_worker() {
 /// Only the first start of a worker fails.
 /// Refutes: stopped-worker-leaves-rest
 #[test]
-fn what_is_left_when_a_barrier_stops_being_the_worker_gets_another() {
+fn callbacks_left_by_a_barrier_that_was_worker_get_another() {
     check(0, 1, || {
         let domain = Domain::that_refuses(1);
         let own = [domain.register(), domain.register()];

@@ -9,8 +9,8 @@ use hdrhistogram::Histogram;
 
 use super::Payload as _;
 use crate::peers::Reclaim;
-use harness::buckets::histogram;
 use harness::controls::{Controls, spawn_all};
+use harness::stats::histogram;
 
 /// Pauses between calls, in microseconds: long enough for every worker to fall asleep, and random, so that calls do
 /// not follow the rhythm of any timer.

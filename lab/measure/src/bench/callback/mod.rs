@@ -1,13 +1,13 @@
 //! `bench callback`: deferred callbacks and reclamation: their latency, their cost, and the unreclaimed memory.
 //!
-//! - `latency_*`: from the call to the callback's first instruction, after a pause that lets every worker fall asleep.
-//!   A library without workers runs the callback in another thread: the caller, or a reader that leaves. On all CPUs
-//!   and on one.
+//! - `latency_*`: from the call to the callback's first instruction, after a pause that lets every worker fall
+//!   asleep. A library without workers runs the callback in another thread: the caller, or a reader that leaves. On
+//!   all CPUs and on one.
 //! - `retire_ns`: allocate a value, publish it, retire the old one, in a loop; the time of all, until everything has
 //!   been freed, divided by the number of values.
 //! - `peak_bytes`: the most that was retired and not yet freed, while a writer floods and a reader stays in its
-//!   section, or protects a value by a hazard pointer; `flood_ns` is the cost of a value for the writer then. The course over time is in the JSON.
-//! - `op_ns`, `rss_bytes`: a push and a pop inside a section, which retires the node there: see [`stack`].
+//!   section, or protects a value by a hazard pointer; `flood_ns` is the cost of a value for the writer then. The
+//!   course over time is in the JSON.
 //!
 //! Writers are registered threads, nothing is bound to a CPU. Each peer is used as its documentation recommends: see
 //! [`crate::peers`].
@@ -15,8 +15,6 @@
 mod flood;
 mod latency;
 mod retire;
-pub mod stack;
-mod treiber;
 
 use std::time::Duration;
 
@@ -56,22 +54,11 @@ impl Payload for [u64; 8] {
     }
 }
 
-/// 64 bytes with a destructor, and a second allocation.
-impl Payload for Vec<u64> {
-    fn new(number: u64) -> Self {
-        vec![number; 8]
-    }
-
-    fn sum(&self) -> u64 {
-        self.iter().fold(0, |sum, word| sum.wrapping_add(*word))
-    }
-}
-
 /// The measurements of a system.
 struct Measures {
     runs_alone: bool,
     latency: fn(usize, Duration) -> anyhow::Result<Histogram<u64>>,
-    retire: fn(&retire::Cell, Duration) -> anyhow::Result<f64>,
+    retire: fn(retire::Cell, Duration) -> anyhow::Result<f64>,
     flood: Measure,
 }
 
@@ -100,7 +87,7 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         skipped.push(Skipped { system: system.name.into(), why });
     }
     let mut recorder = Recorder::new("callback");
-    Plan::new(budget.share(0.2), 400, &latency::READERS, &mut systems, [&LATENCY_P50, &LATENCY_P99])
+    Plan::new(budget.share(0.4), 400, &latency::READERS, &mut systems, [&LATENCY_P50, &LATENCY_P99])
         .in_profiles()?
         .run(
             &mut recorder,
@@ -114,17 +101,16 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
                 Ok([0.5, 0.99].map(|quantile| latencies.value_at_quantile(quantile) as f64))
             },
         )?;
-    Plan::new(budget.share(0.25), 150, &retire::CELLS, &mut systems, [&RETIRE]).run(
+    Plan::new(budget.share(0.35), 150, &retire::CELLS, &mut systems, [&RETIRE]).run(
         &mut recorder,
-        |cell, _| Some(cell.config()),
-        |cell, system, slice| Ok([(system.measure.retire)(cell, slice)?]),
+        |&cell, _| Some(retire::config(cell)),
+        |&cell, system, slice| Ok([(system.measure.retire)(cell, slice)?]),
     )?;
     let mut floods: Vec<_> =
         systems.iter().map(|system| System { name: system.name, measure: system.measure.flood }).collect();
     floods.push(System { name: Hazards::NAME, measure: flood::run::<Hazards> });
     floods.push(System { name: Haphazard::NAME, measure: flood::run::<Haphazard> });
-    let series = measure_flood(&mut floods, budget.share(0.15), &mut recorder)?;
-    stack::measure(budget.share(0.4), &mut recorder)?;
+    let series = measure_flood(&mut floods, budget.share(0.25), &mut recorder)?;
     Ok(Report { series, ..Report::new(&recorder, skipped) })
 }
 

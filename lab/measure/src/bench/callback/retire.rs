@@ -20,61 +20,23 @@ const LIMIT: u64 = 10_000_000;
 /// Time between two checks of whether the writers are done.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Writers, readers, and what is retired.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cell {
-    threads: usize,
-    readers: usize,
-    payload: &'static str,
-}
+/// Writers and readers.
+pub(super) type Cell = (usize, usize);
 
-const PLAIN: &str = "[u64; 8]";
-const VEC: &str = "Vec of 8 u64";
+pub(super) const CELLS: [Cell; 5] = [(1, 0), (1, 1), (2, 0), (2, 1), (16, 0)];
 
-const fn cell(threads: usize, readers: usize, payload: &'static str) -> Cell {
-    Cell { threads, readers, payload }
-}
-
-pub(super) const CELLS: [Cell; 11] = [
-    cell(1, 0, PLAIN),
-    cell(1, 1, PLAIN),
-    cell(2, 0, PLAIN),
-    cell(2, 1, PLAIN),
-    cell(4, 0, PLAIN),
-    cell(16, 0, PLAIN),
-    cell(1, 0, VEC),
-    cell(1, 1, VEC),
-    cell(2, 0, VEC),
-    cell(4, 0, VEC),
-    cell(16, 0, VEC),
-];
-
-impl Cell {
-    pub(super) fn config(&self) -> Config {
-        Config::new([
-            ("threads", self.threads.into()),
-            ("readers", self.readers.into()),
-            ("payload", self.payload.into()),
-        ])
-    }
+pub(super) fn config((threads, readers): Cell) -> Config {
+    Config::new([("threads", threads.into()), ("readers", readers.into()), ("payload", "[u64; 8]".into())])
 }
 
 /// Returns the nanoseconds for each value, from the first one published to the last one freed.
-pub(super) fn run<R: Reclaim>(cell: &Cell, slice: Duration) -> anyhow::Result<f64> {
-    if cell.payload == PLAIN {
-        measure::<R, [u64; 8]>(cell, slice)
-    } else {
-        measure::<R, Vec<u64>>(cell, slice)
-    }
-}
-
-fn measure<R: Reclaim, P: Payload>(cell: &Cell, slice: Duration) -> anyhow::Result<f64> {
+pub(super) fn run<R: Reclaim>((threads, readers): Cell, slice: Duration) -> anyhow::Result<f64> {
     let system = R::new()?;
     // Each writer has a pointer of its own: this is not about races for one. Readers follow the first.
-    let slots: Vec<_> = (0..cell.threads).map(|_| CachePadded::new(R::slot(P::new(0)))).collect();
+    let slots: Vec<_> = (0..threads).map(|_| CachePadded::new(R::slot(<[u64; 8]>::new(0)))).collect();
     let controls = Controls::default();
     let (start, values) = controls.scope(|scope| {
-        spawn_all(scope, cell.readers, || {
+        spawn_all(scope, readers, || {
             let thread = system.thread();
             controls.ready.arrive();
             while !controls.background_must_stop() {
@@ -92,13 +54,13 @@ fn measure<R: Reclaim, P: Payload>(cell: &Cell, slice: Duration) -> anyhow::Resu
                 while values < LIMIT && !controls.must_stop() || values == 0 {
                     for _ in 0..BATCH {
                         values += 1;
-                        R::replace(&thread, slot, P::new(values));
+                        R::replace(&thread, slot, Payload::new(values));
                     }
                 }
                 values
             })?);
         }
-        controls.ready.wait_for(cell.readers + cell.threads);
+        controls.ready.wait_for(readers + threads);
         let start = Instant::now();
         controls.start.open();
         // They may reach the limit before.

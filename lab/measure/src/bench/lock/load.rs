@@ -2,7 +2,6 @@
 
 use std::hint::black_box;
 use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -11,8 +10,8 @@ use hdrhistogram::Histogram;
 
 use crate::peers::Lock;
 use harness::Config;
-use harness::buckets::histogram;
 use harness::controls::{Controls, join_all, spawn_all};
+use harness::stats::histogram;
 use harness::timed_loop::thread_cpu_time;
 
 /// Threads, and their work.
@@ -22,17 +21,17 @@ pub struct Cell {
     /// Nanoseconds of work under the lock, and without it.
     pub cs: u32,
     ncs: u32,
-    /// The work without the lock is drawn from an exponential distribution with the mean `ncs`.
-    random: bool,
+    /// Percentage of acquisitions for reading, of locks that have these.
+    reads: u32,
 }
 
 impl Cell {
     pub const fn new(threads: usize, cs: u32, ncs: u32) -> Self {
-        Self { threads, cs, ncs, random: false }
+        Self { threads, cs, ncs, reads: 0 }
     }
 
-    pub(super) const fn with_random_pauses(self) -> Self {
-        Self { random: true, ..self }
+    pub(super) const fn reading(self, reads: u32) -> Self {
+        Self { reads, ..self }
     }
 
     /// Waits of few threads without work are not timed: that would take most of the time.
@@ -40,26 +39,19 @@ impl Cell {
         self.threads > 2 || self.cs > 0
     }
 
-    /// Returns the parameters. Those that only some cells have are left out of the others.
+    /// Returns the parameters of a cell of mutexes.
     pub fn config(&self) -> Config {
-        let usual = Config::new([
+        Config::new([
             ("threads", self.threads.into()),
             ("cs_ns", self.cs.into()),
             ("ncs_ns", self.ncs.into()),
-        ]);
-        if self.random { usual.with("pauses", "random".into()) } else { usual }
+        ])
     }
 
-    /// Returns the nanoseconds of work without the lock.
-    #[inline(always)]
-    fn pause(&self, random: &mut Rng) -> u32 {
-        if self.random { exponential(self.ncs, random.f64()) } else { self.ncs }
+    /// Returns the parameters of a cell of reader-writer locks.
+    pub(super) fn shared_config(&self) -> Config {
+        Config::new([("threads", self.threads.into()), ("reads_percent", self.reads.into())])
     }
-}
-
-/// Returns the value of an exponential distribution for a number from 0 to 1 that is uniformly distributed.
-fn exponential(mean: u32, uniform: f64) -> u32 {
-    (-f64::from(mean) * (1.0 - uniform).ln()) as u32
 }
 
 /// Iterations of a loop that takes a known time.
@@ -91,8 +83,8 @@ impl Work {
     }
 }
 
-/// Not inlined: all systems execute the same loop. An emulator takes up to ten times as long for a loop that crosses the
-/// border of two pages.
+/// Not inlined: all systems execute the same loop. An emulator takes up to ten times as long for a loop that crosses
+/// the border of two pages.
 #[inline(never)]
 fn iterate(iterations: u64, mut state: u64) -> u64 {
     for _ in 0..iterations {
@@ -108,9 +100,34 @@ pub struct Outcome {
     pub(super) shares: Vec<f64>,
     pub elapsed: Duration,
     /// CPU time of all threads.
-    pub(super) cpu: Duration,
-    /// Nanoseconds of waiting, if waits are timed.
-    pub(super) waits: Histogram<u64>,
+    cpu: Duration,
+    /// Nanoseconds of waiting, if waits are timed: for the lock, and for reading.
+    pub(super) waits: [Histogram<u64>; 2],
+}
+
+impl Outcome {
+    fn total(&self) -> f64 {
+        self.shares.iter().sum()
+    }
+
+    pub(super) fn waits(&self) -> &Histogram<u64> {
+        &self.waits[0]
+    }
+
+    pub(super) fn mops(&self) -> f64 {
+        self.total() / self.elapsed.as_secs_f64() / 1e6
+    }
+
+    pub(super) fn cpu_ns(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.total()
+    }
+
+    /// Returns the index of fairness; not a number for one thread.
+    pub(super) fn jain(&self) -> f64 {
+        let squares = self.shares.iter().map(|share| share.powi(2)).sum::<f64>();
+        let count = self.shares.len() as f64;
+        if count > 1.0 { self.total().powi(2) / (count * squares) } else { f64::NAN }
+    }
 }
 
 /// The threads of `cell` take a lock again and again for `slice`.
@@ -127,17 +144,15 @@ pub fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
     };
     controls.scope(|scope| {
         let threads = spawn_all(scope, cell.threads, body)?;
-        controls.ready.wait_for(cell.threads);
-        let begin = Instant::now();
-        controls.start.open();
-        thread::sleep(slice);
-        controls.stop();
-        let elapsed = begin.elapsed();
-        let mut outcome = Outcome { shares: Vec::new(), elapsed, cpu: Duration::ZERO, waits: histogram() };
+        let elapsed = controls.start_and_stop(cell.threads, slice);
+        let waits = [histogram(), histogram()];
+        let mut outcome = Outcome { shares: Vec::new(), elapsed, cpu: Duration::ZERO, waits };
         for (share, cpu, waits) in join_all(threads)? {
             outcome.shares.push(share as f64);
             outcome.cpu += cpu;
-            outcome.waits.add(waits)?;
+            for (all, its) in outcome.waits.iter_mut().zip(waits) {
+                all.add(its)?;
+            }
         }
         Ok(outcome)
     })
@@ -149,38 +164,33 @@ fn repeat<L: Lock, const TIMED: bool>(
     cell: Cell,
     work: Work,
     controls: &Controls,
-) -> (u64, Duration, Histogram<u64>) {
-    let (mut waits, mut random) = (histogram(), Rng::new());
+) -> (u64, Duration, [Histogram<u64>; 2]) {
+    let (mut waits, mut random) = ([histogram(), histogram()], Rng::new());
     let (mut share, mut own) = (0_u64, 1);
     let begin = thread_cpu_time();
     while !controls.must_stop() || share == 0 {
+        let is_read = cell.reads > 0 && random.u32(..100) < cell.reads;
         let begin = TIMED.then(Instant::now);
-        let waited = lock.with(|state| {
-            let waited = begin.map(|begin| begin.elapsed());
-            *state = work.run(cell.cs, *state);
-            waited
-        });
+        let waited = || begin.map(|begin| begin.elapsed());
+        let waited = if is_read {
+            lock.read(|state| {
+                let waited = waited();
+                own = work.run(cell.cs, own ^ *state);
+                waited
+            })
+        } else {
+            lock.with(|state| {
+                let waited = waited();
+                *state = work.run(cell.cs, *state);
+                waited
+            })
+        };
         if let Some(waited) = waited {
-            waits.saturating_record(waited.as_nanos() as u64);
+            waits[usize::from(is_read)].saturating_record(waited.as_nanos() as u64);
         }
         share += 1;
-        own = work.run(cell.pause(&mut random), own);
+        own = work.run(cell.ncs, own);
     }
     black_box(own);
     (share, thread_cpu_time() - begin, waits)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn random_pauses_have_the_mean_of_the_cell() {
-        let mut random = Rng::with_seed(1);
-        let cell = Cell::new(1, 0, 1000).with_random_pauses();
-        let pauses: Vec<u32> = (0..100_000).map(|_| cell.pause(&mut random)).collect();
-        let mean = pauses.iter().map(|&pause| f64::from(pause)).sum::<f64>() / pauses.len() as f64;
-        assert!((950.0..1050.0).contains(&mean), "{mean}");
-        assert!(pauses.iter().filter(|&&pause| pause > 2000).count() > 10_000);
-    }
 }

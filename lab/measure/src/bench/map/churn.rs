@@ -1,23 +1,20 @@
 //! A table whose entries come and go, as those of sessions, connections, or a cache: what a step costs, and how much
 //! memory the table takes.
 //!
-//! Each thread has its own keys, and a share of the entries. A step inserts a key, gets some that are there, and removes
-//! the one that was inserted longest ago. The keys exist before; an insertion of a `String` clones it.
+//! Each thread has its own keys, and a share of the entries. A step inserts a key, and removes the one that was
+//! inserted longest ago. The keys exist before; an insertion of a `String` clones it.
 //!
 //! Each measurement has a worker of its own (see [`harness::worker`]), because the kernel counts the peak memory of a
 //! process for all of its life.
 
-use std::hint::black_box;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
-use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::load::process_cpu_time;
 use crate::peers::maps::{CopyMap, Dashmap, Key, Locked, Map, Papaya, Scc, Stillpoint};
 use harness::controls::{Controls, join_all};
+use harness::given::cpu_time;
 use harness::worker::{Remote, Worker};
 use harness::{Budget, Config, Metric, Plan, Recorder, System, crew, memory, pin};
 
@@ -32,15 +29,12 @@ const BATCH: usize = 16;
 /// Entries of the map.
 const ENTRIES: usize = 1 << 16;
 
-const THREADS: [usize; 3] = [1, 2, 16];
-/// Gets of a step.
-const GETS: [usize; 2] = [0, 8];
+const THREADS: [usize; 2] = [1, 2];
 
 /// A request to a worker: one for each process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Load {
     keys: String,
-    gets: usize,
     threads: usize,
     time: Duration,
 }
@@ -49,7 +43,7 @@ pub struct Load {
 type Answer = [f64; 3];
 
 const fn remote<S: Map<String>, N: Map>() -> Remote<Load, Answer> {
-    Remote { system: N::NAME, name: N::NAME, backend: None, measure: Ok(measure_in_worker::<S, N>) }
+    Remote { system: N::NAME, name: N::NAME, backend: None, measure: measure_in_worker::<S, N> }
 }
 
 /// All systems of this build.
@@ -72,26 +66,14 @@ fn with_keys(keys: &'static str, budget: Budget, recorder: &mut Recorder) -> any
     let remotes = REMOTES.iter().filter(|remote| keys == u64::NAME || remote.name != CopyMap::NAME);
     let mut systems: Vec<_> =
         remotes.map(|remote| System { name: remote.system, measure: remote.name }).collect();
-    let (gets, threads): (&[usize], &[usize]) =
-        if budget.quick { (&[0], &[1, 2]) } else { (&GETS, &THREADS) };
-    let cells: Vec<_> =
-        gets.iter().flat_map(|&gets| threads.iter().map(move |&threads| (gets, threads))).collect();
-    let slice_ms = 250;
-    let ms = budget.split(cells.len() * systems.len(), slice_ms).1.as_millis() as u64;
-    Plan::new(budget, slice_ms, &cells, &mut systems, [&STEP, &WALL, &PEAK]).run(
+    Plan::new(budget, 250, &THREADS, &mut systems, [&STEP, &WALL, &PEAK]).run(
         recorder,
-        |&(gets, threads), _| {
-            Some(Config::new([
-                ("keys", keys.into()),
-                ("gets", gets.into()),
-                ("threads", threads.into()),
-                ("size", ENTRIES.into()),
-                ("ms", ms.into()),
-            ]))
+        |&threads, _| {
+            Some(Config::new([("keys", keys.into()), ("threads", threads.into()), ("size", ENTRIES.into())]))
         },
-        |&(gets, threads), system, time| {
+        |&threads, system, time| {
             let mut worker = Worker::start(&["churn", system.measure], None)?;
-            worker.measure(&Load { keys: keys.to_owned(), gets, threads, time })
+            worker.measure(&Load { keys: keys.to_owned(), threads, time })
         },
     )
 }
@@ -112,29 +94,27 @@ fn run<K: Key, M: Map<K>>(load: &Load) -> anyhow::Result<Answer> {
             let (map, controls, allowed) = (&map, &controls, cpus.len());
             threads.push(crew::spawn(scope, move || {
                 let pinned = if load.threads <= allowed { pin::to(cpu) } else { Ok(()) };
-                let _thread = M::register();
                 keys[..share].iter().for_each(|key| map.insert(key.clone(), 0));
-                let mut rng = Rng::with_seed(cpu as u64);
                 controls.begin();
                 let (mut at, mut steps) = (share, 0_u64);
-                while !controls.must_stop() {
+                // Once at least, where others have the CPU for all of the time.
+                loop {
                     for _ in 0..BATCH {
-                        black_box(step(map, keys, at, load.gets, &mut rng));
+                        step(map, keys, at);
                         at = (at + 1) % keys.len();
                     }
                     steps += BATCH as u64;
+                    if controls.must_stop() {
+                        break;
+                    }
                 }
                 pinned.map(|()| steps)
             })?);
         }
-        controls.ready.wait_for(load.threads);
-        let (cpu, begin) = (process_cpu_time(), Instant::now());
-        controls.start.open();
-        thread::sleep(load.time);
-        controls.stop();
+        let cpu = cpu_time();
+        let elapsed = controls.start_and_stop(load.threads, load.time);
         let steps = join_all(threads)?.into_iter().sum::<anyhow::Result<u64>>()? as f64;
-        let [cpu, wall] =
-            [process_cpu_time() - cpu, begin.elapsed()].map(|time| time.as_nanos() as f64 / steps);
+        let [cpu, wall] = [cpu_time() - cpu, elapsed].map(|time| time.as_nanos() as f64 / steps);
         let peak = memory::status("VmHWM").context("the kernel does not say how much memory was resident")?;
         Ok([cpu, wall, peak.saturating_sub(before) as f64])
     })
@@ -142,11 +122,7 @@ fn run<K: Key, M: Map<K>>(load: &Load) -> anyhow::Result<Answer> {
 
 /// Inserts the key at a place, and removes the one that was inserted as many steps ago as there are entries.
 #[inline(always)]
-fn step<K: Key, M: Map<K>>(map: &M, keys: &[K], at: usize, gets: usize, rng: &mut Rng) -> u64 {
-    let share = keys.len() / 2;
-    let there = |ago: usize| &keys[(at + keys.len() - ago) % keys.len()];
+fn step<K: Key, M: Map<K>>(map: &M, keys: &[K], at: usize) {
     map.insert(keys[at].clone(), at as u64);
-    let sum = (0..gets).map(|_| map.get(there(rng.usize(..share))).unwrap_or(0)).sum();
-    map.remove(there(share));
-    sum
+    map.remove(&keys[(at + keys.len() / 2) % keys.len()]);
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 
 use crate::peers::maps::{Key as _, Map};
-use harness::buckets::histogram;
 use harness::controls::Controls;
+use harness::stats::histogram;
 use harness::{crew, pin};
 
 /// The entries that stay.
@@ -18,12 +18,11 @@ const COME: usize = 15 * STAY;
 /// Returns the 99.9th percentile of gets of entries that stay, in nanoseconds.
 pub(super) fn run<M: Map>(resizes: bool, slice: Duration) -> anyhow::Result<f64> {
     let (map, controls, cpus) = (M::default(), Controls::default(), pin::allowed()?);
-    let _thread = M::register();
     (0..STAY).for_each(|number| map.insert(u64::with_number(number), 0));
     let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
     controls.scope(|scope| {
         let writer = crew::spawn(scope, || {
-            let (pinned, _thread) = (pin::to(last), M::register());
+            let pinned = pin::to(last);
             while !controls.background_must_stop() {
                 let numbers = if resizes { STAY..STAY + COME } else { 0..STAY };
                 numbers.clone().for_each(|number| map.insert(u64::with_number(number), 1));
@@ -35,7 +34,6 @@ pub(super) fn run<M: Map>(resizes: bool, slice: Duration) -> anyhow::Result<f64>
         })?;
         let reader = crew::spawn(scope, || {
             pin::to(first)?;
-            let _thread = M::register();
             let (mut rng, mut times) = (Rng::with_seed(0), histogram());
             let begin = Instant::now();
             while begin.elapsed() < slice {

@@ -1,5 +1,6 @@
 //! The locks of several libraries, under one set of names.
 
+use std::convert::identity;
 use std::ops::DerefMut;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -35,46 +36,26 @@ pub(super) trait Locks: Send + Sync + 'static {
     fn write<T: Send + Sync, R>(lock: &Self::RwLock<T>, f: impl FnOnce(&mut T) -> R) -> R;
 }
 
-/// Implements [`Locks`] for a library with the functions of `parking_lot`.
+/// Implements [`Locks`] for a library: its type here, its name, its module, what becomes of the result of a lock, and
+/// the functions that differ.
 macro_rules! locks {
-    ($type:ident, $name:expr, $library:ident$(::$module:ident)*) => {
+    ($type:ident, $name:expr, $($module:ident)::+, $unpoisoned:expr, $($functions:item)*) => {
         pub(super) struct $type;
 
         impl Locks for $type {
             const NAME: &'static str = $name;
 
-            type Mutex<T: Send> = $library$(::$module)*::Mutex<T>;
-            type Guard<'a, T: Send + 'a> = $library$(::$module)*::MutexGuard<'a, T>;
-            type RwLock<T: Send + Sync> = $library$(::$module)*::RwLock<T>;
-            type Condvar = $library$(::$module)*::Condvar;
+            type Mutex<T: Send> = $($module)::+::Mutex<T>;
+            type Guard<'a, T: Send + 'a> = $($module)::+::MutexGuard<'a, T>;
+            type RwLock<T: Send + Sync> = $($module)::+::RwLock<T>;
+            type Condvar = $($module)::+::Condvar;
 
             fn mutex<T: Send>(value: T) -> Self::Mutex<T> {
                 Self::Mutex::new(value)
             }
 
             fn lock<T: Send>(mutex: &Self::Mutex<T>) -> Self::Guard<'_, T> {
-                mutex.lock()
-            }
-
-            fn try_lock_for<T: Send>(mutex: &Self::Mutex<T>, limit: Duration) -> Option<Self::Guard<'_, T>> {
-                mutex.try_lock_for(limit)
-            }
-
-            fn wait<'a, T: Send>(
-                condvar: &Self::Condvar,
-                mut guard: Self::Guard<'a, T>,
-            ) -> Self::Guard<'a, T> {
-                condvar.wait(&mut guard);
-                guard
-            }
-
-            fn wait_for<'a, T: Send>(
-                condvar: &Self::Condvar,
-                mut guard: Self::Guard<'a, T>,
-                limit: Duration,
-            ) -> Self::Guard<'a, T> {
-                condvar.wait_for(&mut guard, limit);
-                guard
+                $unpoisoned(mutex.lock())
             }
 
             fn notify_one(condvar: &Self::Condvar) {
@@ -90,42 +71,52 @@ macro_rules! locks {
             }
 
             fn read<T: Send + Sync, R>(lock: &Self::RwLock<T>, f: impl FnOnce(&T) -> R) -> R {
-                f(&lock.read())
+                let value = $unpoisoned(lock.read());
+                f(&value)
             }
 
             fn write<T: Send + Sync, R>(lock: &Self::RwLock<T>, f: impl FnOnce(&mut T) -> R) -> R {
-                f(&mut lock.write())
+                let mut value = $unpoisoned(lock.write());
+                f(&mut value)
+            }
+
+            $($functions)*
+        }
+    };
+    // With the functions of `parking_lot`.
+    ($type:ident, $name:expr, $($module:ident)::+) => {
+        locks! {
+            $type, $name, $($module)::+, identity,
+            fn try_lock_for<T: Send>(mutex: &Self::Mutex<T>, limit: Duration) -> Option<Self::Guard<'_, T>> {
+                mutex.try_lock_for(limit)
+            }
+
+            fn wait<'a, T: Send>(condvar: &Self::Condvar, mut guard: Self::Guard<'a, T>) -> Self::Guard<'a, T> {
+                condvar.wait(&mut guard);
+                guard
+            }
+
+            fn wait_for<'a, T: Send>(
+                condvar: &Self::Condvar,
+                mut guard: Self::Guard<'a, T>,
+                limit: Duration,
+            ) -> Self::Guard<'a, T> {
+                condvar.wait_for(&mut guard, limit);
+                guard
             }
         }
     };
 }
 
-locks!(Ours, OURS, stillpoint::lock);
-locks!(Old, "parking_lot-0.12", parking_lot_12);
-locks!(New, "parking_lot-0.13", parking_lot);
-
-pub(super) struct Std;
-
 fn unpoisoned<G>(result: Result<G, PoisonError<G>>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Locks for Std {
-    const NAME: &'static str = "std";
-
-    type Mutex<T: Send> = std::sync::Mutex<T>;
-    type Guard<'a, T: Send + 'a> = std::sync::MutexGuard<'a, T>;
-    type RwLock<T: Send + Sync> = std::sync::RwLock<T>;
-    type Condvar = std::sync::Condvar;
-
-    fn mutex<T: Send>(value: T) -> Self::Mutex<T> {
-        Self::Mutex::new(value)
-    }
-
-    fn lock<T: Send>(mutex: &Self::Mutex<T>) -> Self::Guard<'_, T> {
-        unpoisoned(mutex.lock())
-    }
-
+locks!(Ours, OURS, stillpoint::lock);
+locks!(Old, "parking_lot-0.12", parking_lot_12);
+locks!(New, "parking_lot-0.13", parking_lot);
+locks! {
+    Std, "std", std::sync, unpoisoned,
     fn try_lock_for<T: Send>(mutex: &Self::Mutex<T>, _limit: Duration) -> Option<Self::Guard<'_, T>> {
         Some(unpoisoned(mutex.lock()))
     }
@@ -140,27 +131,5 @@ impl Locks for Std {
         limit: Duration,
     ) -> Self::Guard<'a, T> {
         condvar.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn notify_one(condvar: &Self::Condvar) {
-        condvar.notify_one();
-    }
-
-    fn notify_all(condvar: &Self::Condvar) {
-        condvar.notify_all();
-    }
-
-    fn rw_lock<T: Send + Sync>(value: T) -> Self::RwLock<T> {
-        Self::RwLock::new(value)
-    }
-
-    fn read<T: Send + Sync, R>(lock: &Self::RwLock<T>, f: impl FnOnce(&T) -> R) -> R {
-        let value = unpoisoned(lock.read());
-        f(&value)
-    }
-
-    fn write<T: Send + Sync, R>(lock: &Self::RwLock<T>, f: impl FnOnce(&mut T) -> R) -> R {
-        let mut value = unpoisoned(lock.write());
-        f(&mut value)
     }
 }

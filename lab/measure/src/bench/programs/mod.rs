@@ -1,17 +1,14 @@
 //! `bench programs`: what people write with locks, on the locks of several libraries.
 //!
-//! Each program runs alone, and beside a busy thread for each CPU; on all CPUs, and on one. `mops` is the number of
-//! its operations per microsecond, `cpu_ns_per_op` the CPU time of one, and `switches_per_op` how often a thread
-//! sleeps. Of each eighth step of a thread the time is taken; `step_p999` and `longest_step` are of these. `--cells
-//! NAME` selects a program.
+//! Each program runs on all CPUs, and on one. `mops` is the number of its operations per microsecond, `cpu_ns_per_op`
+//! the CPU time of one, and `switches_per_op` how often a thread sleeps. Of each eighth step of a thread the time is
+//! taken; `step_p999` and `longest_step` are of these. `--cells NAME` selects a program.
 
 mod bank;
 mod locks;
 mod queues;
 mod shared;
 
-use std::hint::spin_loop;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
@@ -20,14 +17,14 @@ use hdrhistogram::Histogram;
 
 use self::bank::Bank;
 use self::locks::{Locks, New, Old, Ours, Std};
-use self::queues::{Actors, Channel, Log, Pool, WorkQueue};
+use self::queues::{Actors, Log, Passing, Pool};
 use self::shared::{Attempts, Cache, Memo, ReadMostly, Stealing, Transfers};
 use crate::bench::lock::load::Work;
-use harness::buckets::histogram;
 use harness::controls::{Controls, join_all};
 use harness::crew;
+use harness::stats::histogram;
 use harness::timed_loop::thread_cpu_time;
-use harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System, pin};
+use harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System};
 
 const MOPS: Metric = Metric { name: "mops", unit: "1/us", better: Better::Higher };
 const CPU: Metric = Metric::nanoseconds("cpu_ns_per_op");
@@ -35,8 +32,7 @@ const P999: Metric = Metric::nanoseconds("step_p999");
 const LONGEST: Metric = Metric::nanoseconds("longest_step");
 const SWITCHES: Metric = Metric::count("switches_per_op", Better::Lower);
 
-const THREADS: [usize; 6] = [1, 2, 8, 16, 64, 256];
-const QUICK_THREADS: [usize; 3] = [2, 8, 64];
+const THREADS: [usize; 4] = [1, 2, 8, 64];
 /// The time of each of so many steps is taken.
 const TIMED: u64 = 8;
 
@@ -86,8 +82,8 @@ macro_rules! kind {
 
 static KINDS: [Kind; 15] = [
     kind!("bank", Bank),
-    kind!("queue", WorkQueue),
-    kind!("channel", Channel),
+    kind!("queue", Passing, 0),
+    kind!("channel", Passing, 1),
     kind!("pool", Pool),
     kind!("actors", Actors),
     kind!("log", Log),
@@ -105,8 +101,6 @@ static KINDS: [Kind; 15] = [
 struct Cell {
     kind: &'static Kind,
     threads: usize,
-    /// Threads that run beside it.
-    busy: usize,
 }
 
 /// Returns the cells that the user selected, or all.
@@ -117,14 +111,8 @@ fn cells(budget: Budget) -> anyhow::Result<Vec<Cell>> {
         let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
         bail!("no such program; there are {}", names.join(", "));
     }
-    let threads: &[usize] = if budget.quick { &QUICK_THREADS } else { &THREADS };
-    let cpus = pin::allowed()?.len();
-    let loads: &[usize] = if budget.quick { &[0] } else { &[0, cpus] };
-    let all = selected.into_iter().flat_map(|kind| threads.iter().map(move |&threads| (kind, threads)));
-    let fitting = all.filter(|(kind, threads)| *threads >= kind.least_threads);
-    Ok(fitting
-        .flat_map(|(kind, threads)| loads.iter().map(move |&busy| Cell { kind, threads, busy }))
-        .collect())
+    let all = selected.into_iter().flat_map(|kind| THREADS.map(|threads| Cell { kind, threads }));
+    Ok(all.filter(|cell| cell.threads >= cell.kind.least_threads).collect())
 }
 
 /// Runs the bench.
@@ -135,14 +123,7 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
     let metrics = [&MOPS, &CPU, &P999, &LONGEST, &SWITCHES];
     Plan::new(budget, 100, &cells, &mut systems, metrics).in_profiles()?.run(
         &mut recorder,
-        |cell, _| {
-            let parameters = [
-                ("program", cell.kind.name.into()),
-                ("threads", cell.threads.into()),
-                ("busy", cell.busy.into()),
-            ];
-            Some(Config::new(parameters))
-        },
+        |cell, _| Some(Config::new([("program", cell.kind.name.into()), ("threads", cell.threads.into())])),
         |cell, system, slice| (cell.kind.measure[system.measure])(cell, slice),
     )?;
     Ok(Report::new(&recorder, Vec::new()))
@@ -160,13 +141,6 @@ struct Share {
 fn measure<P: Program>(cell: &Cell, slice: Duration) -> anyhow::Result<Values> {
     let (program, controls) = (P::new(cell.threads, Work::calibrated()), Controls::default());
     let (operations, values) = controls.scope(|scope| {
-        for _ in 0..cell.busy {
-            crew::spawn(scope, || {
-                while !controls.background_must_stop() {
-                    spin_loop();
-                }
-            })?;
-        }
         let thread = |number| {
             crew::spawn(scope, {
                 let (program, controls) = (&program, &controls);
@@ -174,12 +148,7 @@ fn measure<P: Program>(cell: &Cell, slice: Duration) -> anyhow::Result<Values> {
             })
         };
         let running = (0..cell.threads).map(thread).collect::<anyhow::Result<Vec<_>>>()?;
-        controls.ready.wait_for(cell.threads);
-        let begin = Instant::now();
-        controls.start.open();
-        thread::sleep(slice);
-        controls.stop();
-        let elapsed = begin.elapsed();
+        let elapsed = controls.start_and_stop(cell.threads, slice);
         program.close();
         let shares = join_all(running)?;
         let operations = shares.iter().map(|share| share.operations).sum::<u64>();
@@ -236,7 +205,7 @@ mod tests {
     #[test]
     fn each_program_ends_and_makes_progress_on_each_library() {
         for kind in &KINDS {
-            let cell = Cell { kind, threads: 3, busy: 0 };
+            let cell = Cell { kind, threads: 3 };
             for measure in kind.measure {
                 // On a busy machine no thread may get a CPU in time.
                 while measure(&cell, Duration::from_millis(2)).expect("it runs")[0] == 0.0 {}

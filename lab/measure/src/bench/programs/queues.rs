@@ -75,10 +75,14 @@ impl<L: Locks> Queue<L> {
     }
 }
 
-/// As many producers as consumers. Counts the items that are taken.
-pub(super) struct WorkQueue<L: Locks>(Queue<L>);
+/// Threads that produce and threads that consume: as many of each ([`HALF`]), or `CONSUMERS`. Counts the items that
+/// are taken.
+pub(super) struct Passing<L: Locks, const CONSUMERS: usize>(Queue<L>);
 
-impl<L: Locks> Program for WorkQueue<L> {
+/// As many as producers.
+pub(super) const HALF: usize = 0;
+
+impl<L: Locks, const CONSUMERS: usize> Program for Passing<L, CONSUMERS> {
     const LEAST_THREADS: usize = 2;
 
     fn new(_: usize, _: Work) -> Self {
@@ -86,30 +90,8 @@ impl<L: Locks> Program for WorkQueue<L> {
     }
 
     fn step(&self, thread: usize, random: &mut Rng) -> u64 {
-        if thread.is_multiple_of(2) { self.0.put(random.u64(..)) } else { self.0.take() }
-    }
-
-    fn close(&self) {
-        self.0.close();
-    }
-
-    fn check(&self, operations: u64) -> bool {
-        self.0.check(operations)
-    }
-}
-
-/// One consumer. Counts the items that are taken.
-pub(super) struct Channel<L: Locks>(Queue<L>);
-
-impl<L: Locks> Program for Channel<L> {
-    const LEAST_THREADS: usize = 2;
-
-    fn new(_: usize, _: Work) -> Self {
-        Self(Queue::new())
-    }
-
-    fn step(&self, thread: usize, random: &mut Rng) -> u64 {
-        if thread == 0 { self.0.take() } else { self.0.put(random.u64(..)) }
+        let takes = if CONSUMERS == HALF { thread % 2 == 1 } else { thread < CONSUMERS };
+        if takes { self.0.take() } else { self.0.put(random.u64(..)) }
     }
 
     fn close(&self) {

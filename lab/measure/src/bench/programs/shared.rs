@@ -176,8 +176,8 @@ impl<L: Locks> Program for Memo<L> {
     }
 }
 
-/// A queue of tasks for each thread, under a mutex. A thread without tasks steals; a quarter of the tasks that are made
-/// are for the first thread.
+/// A queue of tasks for each thread, under a mutex. A thread without tasks steals; a quarter of the tasks that are
+/// made are for the first thread.
 pub(super) struct Stealing<L: Locks> {
     queues: Vec<CachePadded<L::Mutex<VecDeque<u64>>>>,
     work: Work,

@@ -5,8 +5,7 @@
 //!
 //! For `updates_per_s`, on all CPUs and on one, a thread waits for one grace period after another, at the rate of the
 //! cell, beside readers that never sleep: they read in short sections and report (or leave the section) after each.
-//! Some cells have more readers than CPUs: there, a grace period waits for threads that are not running. `run-queue`
-//! is no library: it shows how often all readers get to run.
+//! Some cells have more readers than CPUs: there, a grace period waits for threads that are not running.
 
 mod reference;
 
@@ -16,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use super::time_loops;
 use crate::peers::std::BareLoad;
 use crate::peers::stillpoint::{QsbrReaders, RcuReaders};
 use crate::peers::{self, GracePeriods, ReadSide, time_reads};
 use harness::controls::Controls;
 use harness::timed_loop::{Threads, thread_cpu_time};
 use harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, crew, systems};
-pub use reference::{ONE_FLAG, READER_FLAGS, RUN_QUEUE, Reference};
+pub use reference::{AS_BEFORE, ONE_FLAG, READER_FLAGS, Reference};
 
 const READ: Metric = Metric::nanoseconds("read_ns");
 const QUIESCENT: Metric = Metric::nanoseconds("quiescent_ns");
@@ -66,24 +66,17 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
 
 /// Measures readers without updates: the time of a load, and of a report.
 fn readers(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    let mut reads = systems![time_reads:
+    let reads = systems![time_reads:
         QsbrReaders,
         BareLoad,
         #[cfg(feature = "liburcu")] peers::liburcu::QsbrReaders,
     ];
-    let mut reports = systems![time_reports:
+    let reports = systems![time_reports:
         QsbrReaders,
         #[cfg(feature = "liburcu")] peers::liburcu::QsbrReaders,
     ];
-    let cells = Threads::pinned()?;
-    for (metric, systems) in [(&READ, &mut reads[..]), (&QUIESCENT, &mut reports)] {
-        Plan::new(budget.share(0.5), 40, &cells, systems, [metric]).run(
-            recorder,
-            |threads, _| Some(Config::new([("threads", threads.count.into())])),
-            |&threads, system, slice| Ok([(system.measure)(threads, slice)?]),
-        )?;
-    }
-    Ok(())
+    time_loops(budget.share(0.5), recorder, &READ, &[], reads.into())?;
+    time_loops(budget.share(0.5), recorder, &QUIESCENT, &[], reports.into())
 }
 
 /// Returns the mean of the threads' times per report.
@@ -100,7 +93,6 @@ fn updaters(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     let mut systems = systems![update:
         QsbrReaders,
         RcuReaders,
-        Reference<RUN_QUEUE>,
         #[cfg(feature = "liburcu")] peers::liburcu::QsbrReaders,
         #[cfg(feature = "liburcu")] peers::liburcu::Readers,
     ];
@@ -126,7 +118,7 @@ pub fn update<S: GracePeriods>(load: Load, slice: Duration) -> anyhow::Result<[f
         }
         let updater = crew::spawn(scope, || {
             controls.begin();
-            let (begin, cpu, wakes) = (Instant::now(), thread_cpu_time(), shared.events().wakes);
+            let (begin, cpu, wakes) = (Instant::now(), thread_cpu_time(), shared.wakes());
             let mut updates = 0_u32;
             while begin.elapsed() < slice || updates == 0 {
                 if load.asked != 0 {
@@ -138,7 +130,7 @@ pub fn update<S: GracePeriods>(load: Load, slice: Duration) -> anyhow::Result<[f
             }
             let (rate, cpu) = (begin.elapsed(), thread_cpu_time() - cpu);
             let each = f64::from(updates);
-            let wakes = (shared.events().wakes - wakes) as f64;
+            let wakes = shared.wakes() - wakes;
             [each / rate.as_secs_f64(), cpu.as_nanos() as f64 / each, wakes / each]
         })?;
         controls.ready.wait_for(load.readers.len() + 1);

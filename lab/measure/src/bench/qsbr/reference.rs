@@ -3,19 +3,17 @@
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use rustix::thread::futex;
 
 use crate::peers::std::BareLoad;
-use crate::peers::{Events, GracePeriods, ReadSide};
+use crate::peers::{GracePeriods, ReadSide};
 
 type Number = CachePadded<AtomicU64>;
 
 /// Kinds of [`Reference`].
-pub const RUN_QUEUE: u8 = 0;
+pub const AS_BEFORE: u8 = 0;
 pub const ONE_FLAG: u8 = 1;
 pub const READER_FLAGS: u8 = 2;
 
@@ -30,11 +28,11 @@ struct Own {
 
 /// Each reader repeats a number after the updater, which waits until all have. There may be one updater.
 ///
-/// [`RUN_QUEUE`]: no thread makes a system call for another one, and the updates show how long the scheduler takes to let
-/// every thread run. Otherwise a flag says that the updater sleeps. [`ONE_FLAG`]: the next reader that reports clears it
-/// and wakes the updater, whether the updater waits for this reader or not. [`READER_FLAGS`]: only a reader that has a
-/// flag of its own does, which the updater sets for those that it waits for. liburcu took this step in 2011. The two are
-/// the same code but for that test.
+/// A flag says that the updater sleeps. [`AS_BEFORE`]: the next reader that reports clears it and wakes the updater,
+/// whether the updater waits for this reader or not; the updater sleeps once, and then waits busily, as liburcu did
+/// before 2011. [`ONE_FLAG`]: it sleeps each time. [`READER_FLAGS`]: only a reader that has a flag of its own wakes
+/// it, which the updater sets for those that it waits for. liburcu took this step in 2011. The three are the same
+/// code but for these tests.
 pub struct Reference<const KIND: u8> {
     number: Number,
     /// 1 while the updater sleeps, or is about to.
@@ -51,9 +49,8 @@ pub struct Repeater<'a, const KIND: u8> {
 }
 
 impl<const KIND: u8> Reference<KIND> {
-    const SLEEPS: bool = KIND != RUN_QUEUE;
-    /// Checks before the updater sleeps.
-    const ATTEMPTS: u32 = if Self::SLEEPS { 200 } else { 1000 };
+    /// Checks before the updater sleeps, as in the post.
+    const ATTEMPTS: u32 = 100;
 
     fn threads(&self) -> MutexGuard<'_, Vec<Arc<Own>>> {
         self.repeated.lock().unwrap_or_else(PoisonError::into_inner)
@@ -78,7 +75,7 @@ impl<const KIND: u8> Drop for Repeater<'_, KIND> {
 
 impl<const KIND: u8> ReadSide for Reference<KIND> {
     const NAME: &'static str = match KIND {
-        RUN_QUEUE => "run-queue",
+        AS_BEFORE => "as-before",
         ONE_FLAG => "one-flag",
         _ => "reader-flags",
     };
@@ -113,19 +110,15 @@ impl<const KIND: u8> ReadSide for Reference<KIND> {
         for _ in 0..n {
             // Acquire: the writes of the updater; pairs with the increment in `synchronize`.
             let number = shared.number.load(Ordering::Acquire);
-            if !Self::SLEEPS {
-                // Release: the reads of this thread; pairs with the loads in `synchronize`.
-                reader.own.number.store(number, Ordering::Release);
-                continue;
-            }
             // Relaxed: only this thread writes it.
             if number != reader.own.number.load(Ordering::Relaxed) {
+                // Release: the reads of this thread; pairs with the loads in `synchronize`.
                 reader.own.number.store(number, Ordering::Release);
                 // Orders the store before the loads of the flags; pairs with the fence in `synchronize`.
                 fence(Ordering::SeqCst);
             }
             // Relaxed: the fences order them.
-            let is_awaited = KIND == ONE_FLAG || reader.own.is_awaited.load(Ordering::Relaxed);
+            let is_awaited = KIND != READER_FLAGS || reader.own.is_awaited.load(Ordering::Relaxed);
             if is_awaited && shared.flag.load(Ordering::Relaxed) == 1 {
                 // SeqCst: comes before a store of the next grace period, if the flag in `wake` does.
                 reader.own.is_awaited.store(false, Ordering::SeqCst);
@@ -140,9 +133,9 @@ impl<const KIND: u8> GracePeriods for Reference<KIND> {
     fn synchronize(&self) {
         let number = self.number.fetch_add(1, Ordering::SeqCst) + 1;
         for checks in 0.. {
-            let must_sleep = checks >= Self::ATTEMPTS;
+            let must_sleep = checks == Self::ATTEMPTS || KIND != AS_BEFORE && checks > Self::ATTEMPTS;
             let is_late = |thread: &&Arc<Own>| thread.number.load(Ordering::Acquire) < number;
-            if Self::SLEEPS && must_sleep {
+            if must_sleep {
                 self.flag.store(1, Ordering::SeqCst);
                 if KIND == READER_FLAGS {
                     let threads = self.threads();
@@ -157,16 +150,15 @@ impl<const KIND: u8> GracePeriods for Reference<KIND> {
             if !self.threads().iter().any(|thread| is_late(&thread)) {
                 return self.flag.store(0, Ordering::Relaxed);
             }
-            match (must_sleep, Self::SLEEPS) {
-                (false, true) => spin_loop(),
-                (false, false) => (),
-                (true, true) => drop(futex::wait(&self.flag, futex::Flags::PRIVATE, 1, None)),
-                (true, false) => thread::sleep(Duration::from_micros(20)),
+            if must_sleep {
+                let _ = futex::wait(&self.flag, futex::Flags::PRIVATE, 1, None);
+            } else {
+                spin_loop();
             }
         }
     }
 
-    fn events(&self) -> Events {
-        Events { wakes: self.wakes.load(Ordering::Relaxed), ..Events::default() }
+    fn wakes(&self) -> f64 {
+        self.wakes.load(Ordering::Relaxed) as f64
     }
 }

@@ -8,14 +8,17 @@ use anyhow::Context as _;
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
-use crate::peers::{Events, GracePeriods};
+use crate::peers::GracePeriods;
 use harness::Config;
-use harness::buckets::histogram;
 use harness::controls::{Controls, join_all, spawn_all};
+use harness::stats::histogram;
 use harness::timed_loop::thread_cpu_time;
 
 /// Short sections between two checks of the stop flag.
 const BATCH: u32 = 256;
+
+/// Callers pause for a random time up to this between two calls: see the [module](super).
+const LONGEST_PAUSE: Duration = Duration::from_micros(200);
 
 /// The threads of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +27,12 @@ pub struct Cell {
     pub(super) section: Duration,
     pub(super) callers: usize,
     pub(super) idle_threads: usize,
-    /// Callers pause for a random time up to this between two calls: see the [module](super).
-    pub(super) longest_pause: Duration,
 }
 
 impl Cell {
     /// Threads that read in sections of `section_us` (0: as short as can be), threads that call, and idle ones.
     pub const fn new(readers: usize, section_us: u64, callers: usize, idle_threads: usize) -> Self {
-        let section = Duration::from_micros(section_us);
-        Self { readers, section, callers, idle_threads, longest_pause: Duration::from_micros(200) }
+        Self { readers, section: Duration::from_micros(section_us), callers, idle_threads }
     }
 
     pub(super) fn config(&self) -> Config {
@@ -50,23 +50,12 @@ impl Cell {
 pub struct Outcome {
     /// Latency of each call, in nanoseconds.
     pub latencies: Histogram<u64>,
-    /// Events while the callers were calling.
-    pub(super) events: Events,
     /// CPU time of the readers for each of their sections, in nanoseconds; not a number without readers.
     pub section_ns: f64,
 }
 
 /// Runs the callers of `cell` beside its other threads for `slice`.
 pub fn run<S: GracePeriods>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
-    run_with(&cell, slice, S::synchronize)
-}
-
-/// [`run`], for callers that call `wait`.
-pub(super) fn run_with<S: GracePeriods>(
-    cell: &Cell,
-    slice: Duration,
-    wait: impl Fn(&S) + Sync,
-) -> anyhow::Result<Outcome> {
     let controls = Controls::default();
     let shared = CachePadded::new(S::new());
     let threads = cell.readers + cell.callers + cell.idle_threads;
@@ -81,10 +70,8 @@ pub(super) fn run_with<S: GracePeriods>(
             // Nearly all of the CPU time of the thread; preemption does not count.
             (sections, thread_cpu_time())
         })?;
-        let callers =
-            spawn_all(scope, cell.callers, || call(&controls, cell.longest_pause, || wait(&shared)))?;
+        let callers = spawn_all(scope, cell.callers, || call(&controls, || shared.synchronize()))?;
         controls.ready.wait_for(threads);
-        let before = shared.events();
         controls.start.open();
         thread::sleep(slice);
         // Readers continue until the last caller returns, so that every call meets the same load.
@@ -93,14 +80,13 @@ pub(super) fn run_with<S: GracePeriods>(
         for its_latencies in join_all(callers)? {
             latencies.add(its_latencies).context("cannot add up the latencies of the callers")?;
         }
-        let events = shared.events() - before;
         controls.release();
         let (mut sections, mut time) = (0, Duration::ZERO);
         for (its_sections, its_time) in join_all(readers)? {
             sections += its_sections;
             time += its_time;
         }
-        Ok(Outcome { latencies, events, section_ns: time.as_nanos() as f64 / sections as f64 })
+        Ok(Outcome { latencies, section_ns: time.as_nanos() as f64 / sections as f64 })
     });
     outcome.with_context(|| format!("the load {} of {} needs {threads} threads", cell.config(), S::NAME))
 }
@@ -126,14 +112,14 @@ fn read<S: GracePeriods>(controls: &Controls, shared: &S, length: Duration) -> u
 }
 
 /// A caller: calls and pauses.
-fn call(controls: &Controls, longest_pause: Duration, wait: impl Fn()) -> Histogram<u64> {
+fn call(controls: &Controls, wait: impl Fn()) -> Histogram<u64> {
     let mut latencies = histogram();
     controls.begin();
     while !controls.must_stop() || latencies.is_empty() {
         let start = Instant::now();
         wait();
         latencies.saturating_record(start.elapsed().as_nanos() as u64);
-        thread::sleep(longest_pause.mul_f64(fastrand::f64()));
+        thread::sleep(LONGEST_PAUSE.mul_f64(fastrand::f64()));
     }
     latencies
 }

@@ -2,14 +2,14 @@
 //! than the host has CPUs, in user space, patch by patch.
 //!
 //! The sources are `kernel/locking/qspinlock.c` and `qspinlock_paravirt.h` of Linux 4.2 (Zijlstra and Long), and
-//! Waiman Long's series "locking/qspinlock: Enhance pvqspinlock performance" (2015). A thread stands for a virtual CPU.
-//! A virtual CPU that halts is a thread that parks on a futex, and a kick is `FUTEX_WAKE`. This is an implementation of
-//! what the posts describe, not a translation of their code.
+//! Waiman Long's series "locking/qspinlock: Enhance pvqspinlock performance" (2015). A thread stands for a virtual
+//! CPU. A virtual CPU that halts is a thread that parks on a futex, and a kick is `FUTEX_WAKE`. This is an
+//! implementation of what the posts describe, not a translation of their code.
 //!
-//! A waiter sets the pending bit, or appends a node to an MCS queue. The head of the queue spins for the lock word, the
-//! others for their nodes. After [`SPIN_THRESHOLD`](Patches::SPIN_THRESHOLD) iterations a waiter halts. Before the head
-//! halts, it stores its node in a [hash table](hash) under the lock's address, and sets `SLOW` in the word. The unlocker
-//! that finds `SLOW` removes the entry, releases the lock and kicks the head.
+//! A waiter sets the pending bit, or appends a node to an MCS queue. The head of the queue spins for the lock word,
+//! the others for their nodes. After [`SPIN_THRESHOLD`](Patches::SPIN_THRESHOLD) iterations a waiter halts. Before
+//! the head halts, it stores its node in a [hash table](hash) under the lock's address, and sets `SLOW` in the word.
+//! The unlocker that finds `SLOW` removes the entry, releases the lock and kicks the head.
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
@@ -24,13 +24,15 @@
 //!   the lock held until the entry is out of the table.
 //! - A new holder whose successor has not linked itself yet yields the CPU after some iterations. A hypervisor takes
 //!   the CPU from a guest that spins, with pause-loop exits.
-//! - Adaptive spinning is as in the merged patch: it depends on the state of the previous node, not on a history of
-//!   waits.
+//! - Two forms are here. `pvq` is the series whose adaptive spinning is that of the merged patch, which depends on
+//!   the state of the previous node (`pvq-merged`: without kick-ahead, as Linux has it). `pvq-v2` is the series as it
+//!   was posted: its spinning depends on a history of waits, a kick is deferred only if there is no kick-ahead or the
+//!   node after the next one has halted, and the levels of kick-ahead follow the number of virtual CPUs.
 //!
 //! # Orderings
 //!
-//! - An unlock releases, and the read-modify-write that takes the lock acquires. The word changes by read-modify-writes
-//!   only, so release sequences do not end.
+//! - An unlock releases, and the read-modify-write that takes the lock acquires. The word changes by
+//!   read-modify-writes only, so release sequences do not end.
 //! - `HALTED` and `locked`: a waiter stores the state, then loads the flag; the promoter stores the flag, then reads
 //!   the state. Each has a SeqCst fence in between, so one of them sees the other's store.
 
@@ -68,17 +70,28 @@ pub trait Patches: Send + Sync + 'static {
     const UNCONDITIONAL_KICK: bool = true;
     /// A waiter sets the pending bit of a lock without waiters, instead of queueing.
     const PENDING_BIT: bool = true;
-    /// Halted nodes behind the head that a release kicks, 0 to 4.
-    const KICK_AHEAD: usize = MAX_KICK_AHEAD;
+    /// A release kicks halted nodes behind the head.
+    const KICK_AHEAD: bool = true;
     /// A halted node that becomes the head is kicked by the release of the lock, not when the lock is taken.
     const DEFERRED_KICK: bool = true;
     /// A node halts early if the previous one has halted.
     const ADAPTIVE_SPINNING: bool = true;
+    /// As it was posted: see the [module](self).
+    const AS_POSTED: bool = false;
 
     /// Iterations of a waiter before it halts.
     const SPIN_THRESHOLD: u32 = 1 << 15;
     /// Events are counted.
     const COUNTS: bool = false;
+
+    /// Returns how many halted nodes behind the head a release kicks: 0 to 4.
+    fn kick_ahead() -> usize {
+        match node::threads() {
+            _ if !Self::KICK_AHEAD => 0,
+            _ if !Self::AS_POSTED => MAX_KICK_AHEAD,
+            threads => (threads.max(2).ilog2() as usize - 1).min(MAX_KICK_AHEAD),
+        }
+    }
 
     /// Counts an event.
     fn count(stat: Stat) {
@@ -104,24 +117,16 @@ macro_rules! patches {
 }
 
 patches! {
-    /// The lock before the series.
-    Base "pvq-base" {
-        const UNCONDITIONAL_KICK: bool = false;
-        const PENDING_BIT: bool = false;
-        const KICK_AHEAD: usize = 0;
-        const DEFERRED_KICK: bool = false;
-        const ADAPTIVE_SPINNING: bool = false;
-    }
-    /// The first patch.
+    /// The lock before the second patch of the series.
     UnconditionalKick "pvq+unconditional-kick" {
         const PENDING_BIT: bool = false;
-        const KICK_AHEAD: usize = 0;
+        const KICK_AHEAD: bool = false;
         const DEFERRED_KICK: bool = false;
         const ADAPTIVE_SPINNING: bool = false;
     }
-    /// And the second. The posted row "before" has these two.
+    /// With the first two. The posted row "before" has these.
     PendingBit "pvq+pending-bit" {
-        const KICK_AHEAD: usize = 0;
+        const KICK_AHEAD: bool = false;
         const DEFERRED_KICK: bool = false;
         const ADAPTIVE_SPINNING: bool = false;
     }
@@ -134,13 +139,12 @@ patches! {
     DeferredKick "pvq+deferred-kick" {
         const ADAPTIVE_SPINNING: bool = false;
     }
-    /// The whole series.
+    /// The whole series, with the adaptive spinning that was merged.
     Series "pvq" {}
-    /// The whole series, with fewer levels of kick-ahead.
-    Ahead0 "pvq-ahead-0" { const KICK_AHEAD: usize = 0; }
-    Ahead1 "pvq-ahead-1" { const KICK_AHEAD: usize = 1; }
-    Ahead2 "pvq-ahead-2" { const KICK_AHEAD: usize = 2; }
-    Ahead3 "pvq-ahead-3" { const KICK_AHEAD: usize = 3; }
+    /// The same without kick-ahead.
+    Merged "pvq-merged" { const KICK_AHEAD: bool = false; }
+    /// The whole series as it was posted.
+    Posted "pvq-v2" { const AS_POSTED: bool = true; }
 }
 
 /// The same patches, with events counted.
@@ -151,9 +155,10 @@ impl<P: Patches> Patches for Counted<P> {
     const NAME: &'static str = P::NAME;
     const UNCONDITIONAL_KICK: bool = P::UNCONDITIONAL_KICK;
     const PENDING_BIT: bool = P::PENDING_BIT;
-    const KICK_AHEAD: usize = P::KICK_AHEAD;
+    const KICK_AHEAD: bool = P::KICK_AHEAD;
     const DEFERRED_KICK: bool = P::DEFERRED_KICK;
     const ADAPTIVE_SPINNING: bool = P::ADAPTIVE_SPINNING;
+    const AS_POSTED: bool = P::AS_POSTED;
     const SPIN_THRESHOLD: u32 = P::SPIN_THRESHOLD;
     const COUNTS: bool = true;
 }
@@ -234,8 +239,8 @@ impl<P: Patches> Raw<P> {
         let mut word = self.word.load(Relaxed);
         loop {
             let new = if word == 0 { LOCKED } else { word & ((1 << TAIL_SHIFT) - 1) | id << TAIL_SHIFT };
-            // Acquire: the previous node has been reset, or as in `lock`. Release: publishes the node. Each pairs with
-            // the other in the next call.
+            // Acquire: the previous node has been reset, or as in `lock`. Release: publishes the node. Each pairs
+            // with the other in the next call.
             match self.word.compare_exchange(word, new, AcqRel, Relaxed) {
                 Ok(0) => return,
                 Ok(_) => break,
@@ -256,14 +261,16 @@ impl<P: Patches> Raw<P> {
     /// Waits until the node is the head. The kernel's `pv_wait_node`.
     fn wait_node(node: &Node, previous: &Node) {
         loop {
-            let mut left = P::SPIN_THRESHOLD;
+            let is_adaptive = P::ADAPTIVE_SPINNING && !P::AS_POSTED;
+            let mut left = if P::AS_POSTED { node.patience(P::SPIN_THRESHOLD) } else { P::SPIN_THRESHOLD };
             while left > 0 {
                 // Acquire: what the previous head did; pairs with the Release in `promote`.
                 if node.locked.load(Acquire) != 0 {
+                    node.remember(true);
                     return;
                 }
                 // Relaxed: a hint. The node may be in another queue by now.
-                let looks = P::ADAPTIVE_SPINNING && left.is_multiple_of(PREV_CHECK);
+                let looks = is_adaptive && left.is_multiple_of(PREV_CHECK);
                 if looks && previous.state.load(Relaxed) != RUNNING {
                     P::count(Stat::WaitEarly);
                     break;
@@ -275,6 +282,7 @@ impl<P: Patches> Raw<P> {
             node.state.store(HALTED, Relaxed);
             fence(SeqCst);
             if node.locked.load(Relaxed) == 0 {
+                node.remember(false);
                 P::count(Stat::WaitNode);
                 node.halt(HALTED);
                 Self::count_wake_up(node, || node.locked.load(Relaxed) == 0);
@@ -359,12 +367,16 @@ impl<P: Patches> Raw<P> {
         // Release: pairs with the Acquire in `wait_node`.
         node.locked.store(1, Release);
         fence(SeqCst);
+        // Relaxed: a hint.
+        let halted = |id: u32| id != 0 && node::get(id).state.load(Relaxed) == HALTED;
+        let defers = !P::AS_POSTED || P::kick_ahead() == 0 || halted(node.next.load(Relaxed));
+        let defers = P::DEFERRED_KICK && defers;
         // Relaxed: ordered by the fence; see the module. The caller is the unlocker that reads the entry.
-        let new = if P::DEFERRED_KICK { HASHED } else { RUNNING };
+        let new = if defers { HASHED } else { RUNNING };
         if node.state.compare_exchange(HALTED, new, Relaxed, Relaxed).is_err() {
             return;
         }
-        if P::DEFERRED_KICK {
+        if defers {
             hash::insert::<P>(self.address(), next);
             self.word.fetch_or(SLOW, Relaxed);
         } else {
@@ -395,7 +407,7 @@ impl<P: Patches> Raw<P> {
         let mut ahead = [None; MAX_KICK_AHEAD];
         // Acquire, both: pairs with the Release in `lock_queued`.
         let mut next = head.next.load(Acquire);
-        for place in &mut ahead[..P::KICK_AHEAD] {
+        for place in &mut ahead[..P::kick_ahead()] {
             if next == 0 {
                 break;
             }

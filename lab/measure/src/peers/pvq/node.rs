@@ -1,7 +1,7 @@
 //! Queue nodes: a static table, with a node for each thread that has waited.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
@@ -30,7 +30,11 @@ pub(super) struct Node {
     pub(super) next: AtomicU32,
     /// When a thread began to kick the owner, if kicks are timed; 0 before.
     pub(super) kicked_at: AtomicU64,
+    /// How often the owner got its turn while it spun, less how often it halted, of late: 0 to [`LONG_HISTORY`].
+    history: AtomicU32,
 }
+
+const LONG_HISTORY: u32 = 16;
 
 static TABLE: [CachePadded<Node>; NODES] = [const {
     CachePadded::new(Node {
@@ -38,6 +42,7 @@ static TABLE: [CachePadded<Node>; NODES] = [const {
         locked: AtomicU32::new(0),
         next: AtomicU32::new(0),
         kicked_at: AtomicU64::new(0),
+        history: AtomicU32::new(LONG_HISTORY),
     })
 }; NODES];
 
@@ -55,6 +60,19 @@ impl Node {
         self.locked.store(0, Relaxed);
         self.next.store(0, Relaxed);
         self.kicked_at.store(0, Relaxed);
+    }
+
+    /// Returns how long the owner spins: a sixteenth if it halted in most of its last waits.
+    pub(super) fn patience(&self, threshold: u32) -> u32 {
+        // Relaxed, here and below: only the owner uses it.
+        if self.history.load(Relaxed) < LONG_HISTORY / 2 { threshold / 16 } else { threshold }
+    }
+
+    /// Remembers how a wait went.
+    pub(super) fn remember(&self, got_its_turn: bool) {
+        let history = self.history.load(Relaxed);
+        let history = if got_its_turn { (history + 1).min(LONG_HISTORY) } else { history.saturating_sub(1) };
+        self.history.store(history, Relaxed);
     }
 
     /// Parks the calling thread if the node is in `state`. May return early.
@@ -76,6 +94,14 @@ struct Free {
     unused: u32,
 }
 
+/// The threads that have a node: the virtual CPUs.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns how many threads there are that have waited.
+pub(super) fn threads() -> usize {
+    THREADS.load(Relaxed)
+}
+
 static FREE: Mutex<Free> = Mutex::new(Free { returned: Vec::new(), unused: 1 });
 
 /// A number that is free again when its thread exits.
@@ -83,6 +109,7 @@ struct Own(u32);
 
 impl Own {
     fn new() -> Self {
+        THREADS.fetch_add(1, Relaxed);
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
         Self(free.returned.pop().unwrap_or_else(|| {
             assert!((free.unused as usize) < NODES, "at most {} threads can wait", NODES - 1);
@@ -94,6 +121,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
+        THREADS.fetch_sub(1, Relaxed);
         FREE.lock().unwrap_or_else(PoisonError::into_inner).returned.push(self.0);
     }
 }

@@ -7,13 +7,9 @@ use super::*;
 patches! {
     /// Waiters halt at once, so that each wait uses the hash table and kicks.
     Eager "eager" { const SPIN_THRESHOLD: u32 = 1; }
-    EagerBase "eager base" {
-        const UNCONDITIONAL_KICK: bool = false;
-        const PENDING_BIT: bool = false;
-        const KICK_AHEAD: usize = 0;
-        const DEFERRED_KICK: bool = false;
-        const ADAPTIVE_SPINNING: bool = false;
-        const SPIN_THRESHOLD: u32 = 1;
+    EagerPosted "eager, as posted" {
+        const AS_POSTED: bool = true;
+        const SPIN_THRESHOLD: u32 = 16;
     }
     EagerConditional "eager, deferred, conditional" {
         const UNCONDITIONAL_KICK: bool = false;
@@ -57,7 +53,7 @@ fn exclude<P: Patches>(threads: usize, rounds: u64) {
 #[test]
 fn eager_halts_exclude_and_lose_no_wake_up() {
     exclude::<Eager>(8, 1000);
-    exclude::<EagerBase>(8, 1000);
+    exclude::<EagerPosted>(8, 1000);
     exclude::<EagerConditional>(8, 1000);
     exclude::<EagerAhead>(8, 1000);
 }
@@ -69,12 +65,13 @@ fn halts_after_some_spinning_exclude_and_lose_no_wake_up() {
 
 #[test]
 fn every_stage_of_the_series_excludes() {
-    exclude::<Base>(3, 200);
     exclude::<UnconditionalKick>(3, 200);
     exclude::<PendingBit>(3, 200);
     exclude::<KickAhead>(3, 200);
     exclude::<DeferredKick>(3, 200);
     exclude::<Series>(3, 200);
+    exclude::<Merged>(3, 200);
+    exclude::<Posted>(3, 200);
 }
 
 #[test]

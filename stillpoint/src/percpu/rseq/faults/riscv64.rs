@@ -63,8 +63,8 @@ pub fn points() -> *const AtomicU32 {
     points
 }
 
-/// Has the handler return behind the trap, unless the kernel has aborted the section: the abort handler does not begin
-/// with this instruction.
+/// Has the handler return behind the trap, unless the kernel has aborted the section: the abort handler does not
+/// begin with this instruction.
 ///
 /// # Safety
 ///

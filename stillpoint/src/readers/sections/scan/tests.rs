@@ -58,9 +58,9 @@ fn grace_period_waits_for_each_of_many_readers() {
     let threads = ENGINE.readers();
     for (index, reader) in many_readers(threads).into_iter().enumerate() {
         assert!(reader.try_enter(threads.counter()));
-        assert_eq!(ENGINE.try_synchronize(None), Some(false), "it does not wait for reader {index}");
+        assert_eq!(ENGINE.try_synchronize(None, None), Some(false), "it does not wait for reader {index}");
         assert_eq!(reader.leave(), ExitPath::Fast);
-        assert_eq!(ENGINE.try_synchronize(None), Some(true));
+        assert_eq!(ENGINE.try_synchronize(None, None), Some(true));
     }
 }
 

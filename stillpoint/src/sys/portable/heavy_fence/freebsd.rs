@@ -1,20 +1,19 @@
 //! `membarrier(2)` of FreeBSD, from 14.1 on.
 //!
-//! The C library of older releases lacks the function, and their kernels end a process that calls a system call that they
-//! do not know. So the function is looked up, and nothing is called if it is missing.
+//! The C library of older releases lacks the function, and their kernels end a process that calls a system call that
+//! they do not know. So the function is looked up, and nothing is called if it is missing.
 //!
 //! The kernel interrupts the CPUs on which the address space is active. So a thread must pass a full barrier when the
-//! kernel switches to it, as on Linux. On x86-64 it does: the CPU enters and leaves that set by locked instructions. The
-//! manual does not promise it for other processors.
+//! kernel switches to it, as on Linux. On x86-64 it does: the CPU enters and leaves that set by locked instructions.
+//! The manual does not promise it for other processors.
 
 use core::ffi::{c_int, c_uint};
-use core::fmt;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::io;
 
-pub const EXISTS: bool = true;
+use super::Reason;
 
-pub const WORKS: &str = "membarrier(PRIVATE_EXPEDITED) works";
+pub const EXISTS: bool = true;
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` of `sys/membarrier.h`.
 const PRIVATE_EXPEDITED: c_int = 0x08;
@@ -23,29 +22,12 @@ const REGISTER_PRIVATE_EXPEDITED: c_int = 0x10;
 
 type Membarrier = unsafe extern "C" fn(c_int, c_uint, c_int) -> c_int;
 
-#[derive(Debug, Clone, Copy)]
-pub enum Unavailable {
-    Missing,
-    /// With `errno`.
-    Failed(i32),
-}
-
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("the C library has no membarrier, which came with FreeBSD 14.1"),
-            Self::Failed(error) => {
-                write!(f, "membarrier(PRIVATE_EXPEDITED) failed: {}", io::Error::from_raw_os_error(*error))
-            }
-        }
-    }
-}
-
 /// The function of the C library; null until it has been found.
 static MEMBARRIER: AtomicPtr<libc::c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Registers the process, and makes one call. After *any* error the fence is not available.
-pub fn register() -> Result<(), Unavailable> {
+/// Registers the process, and makes one call. After *any* error the fence is not available. Returns the reason, in
+/// either case.
+pub fn register() -> Result<Reason, Reason> {
     // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"membarrier".as_ptr()) };
     // Relaxed: functions do not change, and threads that call it have seen the choice of the backend.
@@ -53,20 +35,21 @@ pub fn register() -> Result<(), Unavailable> {
     for command in [REGISTER_PRIVATE_EXPEDITED, PRIVATE_EXPEDITED] {
         call(command)?;
     }
-    Ok(())
+    Ok(Reason("membarrier(PRIVATE_EXPEDITED) works", 0))
 }
 
-fn call(command: c_int) -> Result<(), Unavailable> {
+fn call(command: c_int) -> Result<(), Reason> {
     let found = MEMBARRIER.load(Relaxed);
     if found.is_null() {
-        return Err(Unavailable::Missing);
+        return Err(Reason("the C library has no membarrier, which came with FreeBSD 14.1", 0));
     }
     // SAFETY: the C library's function of this name has this type, and takes any command.
     let result = unsafe { core::mem::transmute::<*mut libc::c_void, Membarrier>(found)(command, 0, 0) };
     if result == 0 {
         Ok(())
     } else {
-        Err(Unavailable::Failed(io::Error::last_os_error().raw_os_error().unwrap_or(0)))
+        let error = io::Error::last_os_error().raw_os_error();
+        Err(Reason("membarrier(PRIVATE_EXPEDITED) failed", error.unwrap_or(0)))
     }
 }
 
@@ -77,4 +60,9 @@ pub fn execute() {
             "the fence, which worked when the backend was chosen, fails now: {error}; set STILLPOINT_FENCE=seqcst"
         );
     }
+}
+
+/// Returns `false`: there is no such fence.
+pub fn execute_quietly() -> bool {
+    false
 }

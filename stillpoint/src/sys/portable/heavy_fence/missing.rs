@@ -1,26 +1,20 @@
 //! There is no process-wide fence.
 
-use core::fmt;
+use super::Reason;
 
 pub const EXISTS: bool = false;
 
-pub const WORKS: &str = "";
-
-#[derive(Debug, Clone, Copy)]
-pub struct Unavailable;
-
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this system has no process-wide fence that is known to suffice")
-    }
-}
-
 /// Returns an error.
-pub fn register() -> Result<(), Unavailable> {
-    Err(Unavailable)
+pub fn register() -> Result<Reason, Reason> {
+    Err(Reason("this system has no process-wide fence that is known to suffice", 0))
 }
 
 /// Not to be called.
 pub fn execute() {
     unreachable!("the backend cannot be chosen");
+}
+
+/// Returns `false`: there is no such fence.
+pub fn execute_quietly() -> bool {
+    false
 }

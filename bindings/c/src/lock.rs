@@ -1,0 +1,172 @@
+//! The locks: those of `stillpoint::lock`, which are in the program's memory.
+
+use core::ffi::c_int;
+use core::mem::{self, ManuallyDrop};
+use core::ptr::NonNull;
+use std::time::Duration;
+
+use stillpoint::lock::{Condvar, Mutex, RwLock};
+
+use crate::boundary::misuse;
+
+/// `struct sp_mutex`.
+type CMutex = Mutex<()>;
+/// `struct sp_rwlock`.
+type CRwLock = RwLock<()>;
+
+// The initializers of the header.
+const _: () = {
+    // SAFETY: they consist of integers, and have no padding.
+    unsafe {
+        assert!(mem::transmute::<CMutex, u32>(CMutex::new(())) == 0);
+        let [first, second] = mem::transmute::<Condvar, [u64; 2]>(Condvar::new());
+        assert!(first == 0 && second == 0);
+        let [gate, rest @ .., last] = mem::transmute::<CRwLock, [u64; 7]>(CRwLock::new(()));
+        assert!(gate == 33 && last == 1 << 32);
+        let mut word = 0;
+        while word < rest.len() {
+            assert!(rest[word] == 0);
+            word += 1;
+        }
+    }
+};
+
+/// Keeps the lock, if there is a guard. Otherwise returns the error.
+#[inline]
+fn keep<G>(guard: Option<G>, error: c_int) -> c_int {
+    match guard {
+        Some(guard) => {
+            mem::forget(guard);
+            0
+        }
+        None => -error,
+    }
+}
+
+/// Takes the lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn sp_mutex_lock(mutex: &CMutex) {
+    mem::forget(mutex.lock());
+}
+
+/// Takes the lock if it is free.
+#[unsafe(no_mangle)]
+pub extern "C" fn sp_mutex_trylock(mutex: &CMutex) -> c_int {
+    keep(mutex.try_lock(), libc::EBUSY)
+}
+
+/// Takes the lock; blocks for at most `timeout` nanoseconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn sp_mutex_timedlock(mutex: &CMutex, timeout: u64) -> c_int {
+    keep(mutex.try_lock_for(Duration::from_nanos(timeout)), libc::ETIMEDOUT)
+}
+
+/// Releases the lock.
+///
+/// # Safety
+///
+/// The calling thread holds it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_mutex_unlock(mutex: &CMutex) {
+    // SAFETY: the caller's contract.
+    unsafe { mutex.force_unlock() };
+}
+
+/// Releases the lock, blocks until a notification, for at most `timeout`, and takes the lock again.
+///
+/// # Safety
+///
+/// The calling thread holds the lock.
+unsafe fn wait(function: &str, condition: &Condvar, mutex: &CMutex, timeout: Option<Duration>) -> c_int {
+    // SAFETY: the caller's contract. The lock stays the caller's.
+    let mut guard = ManuallyDrop::new(unsafe { mutex.make_guard_unchecked() });
+    match condition.try_wait(&mut *guard, timeout) {
+        Some(result) if result.timed_out() => -libc::ETIMEDOUT,
+        Some(_) => 0,
+        None => -misuse(function, "while a thread waits with another mutex", libc::EINVAL).0,
+    }
+}
+
+/// Waits for a notification.
+///
+/// # Safety
+///
+/// The calling thread holds the lock.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_cond_wait(condition: &Condvar, mutex: &CMutex) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { wait("sp_cond_wait", condition, mutex, None) }
+}
+
+/// Waits for a notification for at most `timeout` nanoseconds.
+///
+/// # Safety
+///
+/// The calling thread holds the lock.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_cond_timedwait(condition: &Condvar, mutex: &CMutex, timeout: u64) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { wait("sp_cond_timedwait", condition, mutex, Some(Duration::from_nanos(timeout))) }
+}
+
+/// Wakes the thread that has waited longest.
+#[unsafe(no_mangle)]
+pub extern "C" fn sp_cond_signal(condition: &Condvar) {
+    condition.notify_one();
+}
+
+/// Wakes all threads that wait.
+#[unsafe(no_mangle)]
+pub extern "C" fn sp_cond_broadcast(condition: &Condvar) {
+    condition.notify_all();
+}
+
+/// Frees the memory of a lock.
+///
+/// # Safety
+///
+/// No thread holds the lock, and none uses it again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_rwlock_destroy(lock: NonNull<CRwLock>) {
+    // SAFETY: the caller's contract.
+    unsafe { lock.drop_in_place() };
+}
+
+/// Functions that take the lock, take it if no other thread is in the way, block for at most so many nanoseconds, and
+/// release it.
+macro_rules! rwlock {
+    ($lock:ident, $try:ident, $timed:ident, $unlock:ident: $take:ident, $try_take:ident, $take_for:ident, $end:ident) => {
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $lock(lock: &CRwLock) {
+            mem::forget(lock.$take());
+        }
+
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $try(lock: &CRwLock) -> c_int {
+            keep(lock.$try_take(), libc::EBUSY)
+        }
+
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $timed(lock: &CRwLock, timeout: u64) -> c_int {
+            keep(lock.$take_for(Duration::from_nanos(timeout)), libc::ETIMEDOUT)
+        }
+
+        /// # Safety
+        ///
+        /// The calling thread holds the lock.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $unlock(lock: &CRwLock) {
+            // SAFETY: the caller's contract.
+            unsafe { lock.$end() };
+        }
+    };
+}
+
+rwlock!(
+    sp_rwlock_rdlock, sp_rwlock_tryrdlock, sp_rwlock_timedrdlock, sp_rwlock_rdunlock:
+    read, try_read, try_read_for, force_unlock_read
+);
+rwlock!(
+    sp_rwlock_wrlock, sp_rwlock_trywrlock, sp_rwlock_timedwrlock, sp_rwlock_wrunlock:
+    write, try_write, try_write_for, force_unlock_write
+);

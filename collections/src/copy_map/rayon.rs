@@ -1,0 +1,37 @@
+//! The feature `rayon`.
+
+use core::hash::{BuildHasher, Hash};
+
+use rayon::iter::{FromParallelIterator, IntoParallelIterator, ParallelExtend, ParallelIterator as _};
+
+use super::map::CopyMap;
+use super::plain::Plain;
+
+/// Of copies: see [`CopyMap::iter`].
+impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> IntoParallelIterator for &CopyMap<K, V, S> {
+    type Item = (K, V);
+    type Iter = rayon::vec::IntoIter<(K, V)>;
+
+    fn into_par_iter(self) -> Self::Iter {
+        self.iter().collect::<Vec<_>>().into_par_iter()
+    }
+}
+
+impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher + Sync> ParallelExtend<(K, V)> for &CopyMap<K, V, S> {
+    fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
+        entries.into_par_iter().for_each(|(key, value)| _ = self.insert(key, value));
+    }
+}
+
+impl<K, V, S> FromParallelIterator<(K, V)> for CopyMap<K, V, S>
+where
+    K: Plain + Hash + Eq,
+    V: Plain,
+    S: BuildHasher + Default + Sync,
+{
+    fn from_par_iter<I: IntoParallelIterator<Item = (K, V)>>(entries: I) -> Self {
+        let map = Self::default();
+        (&map).par_extend(entries);
+        map
+    }
+}

@@ -1,9 +1,0 @@
-//! A HTTP service on tokio and hyper, whose shared data is in stillpoint.
-//!
-//! The service has a configuration that is replaced while it runs, sessions, a counter and a histogram of its requests.
-//! `data` has them, `http` serves requests, and the program `service` is the service.
-#![cfg(feature = "service")]
-
-pub mod client;
-pub mod data;
-pub mod http;

@@ -1,2 +1,0 @@
-/* Asserts an invariant of the model's head comment. models/run.sh reads the number from spin's message. */
-#define invariant(number, holds) assert((holds) || number == 0)
