@@ -48,7 +48,7 @@ protected-value-freed hazard early
 cpu-not-checked percpu crash
 not-armed percpu lost, crash
 stop-not-checked percpu lost, crash
-room-not-checked percpu lost, crash
+room-not-checked percpu lost, crash, panic
 no-kick lock hang
 head-leaves-without-promoting lock hang
 no-fence/100 rcu early
