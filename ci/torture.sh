@@ -20,7 +20,8 @@ busy=50 # milliseconds: where threads wait for a CPU for longer, a step that was
 
 # Mutant, part, and the kinds of violation of which one must be seen: a grace period ends too `early`; a wait does not
 # end (`hang`), or the child of a fork does (`child`); callbacks are out of `order`; values are `lost`; two threads
-# hold a lock (`exclusion`); the program dies (`crash`). `NAME/N` leaves the step out once in N times.
+# hold a lock (`exclusion`); a thread panics (`panic`), or the program dies (`crash`). `NAME/N` leaves the step out once
+# in N times.
 rows="no-wait rcu early
 no-fence rcu early
 no-fence-before-rescan rcu hang
