@@ -34,6 +34,12 @@ each() {
     [[ ! -e $scratch/failed ]]
 }
 
+# patches: prints the names of the mutants that are patches; those of several places, or of one in ci/mutants/patches.txt.
+patches() { { ls ci/mutants/*.patch | sed 's|.*/\(.*\)\.patch$|\1|' && python3 ci/patch.py names; } | sort; }
+
+# is_patch NAME: the mutant is one of these, which the caller has stored in `patches`.
+is_patch() { grep --quiet --line-regexp --fixed-strings -- "$1" <<<"$patches"; }
+
 # refutes: prints the mutants that tests refute, as `mutant program test`.
 refutes() {
     grep -rl --include='*.rs' '/// Refutes: ' stillpoint collections dropins/liburcu | sort | xargs awk -f ci/refutes.awk

@@ -7,8 +7,9 @@
 #   refutes are in `ci/mutants/unrefuted.txt`, with the reason.
 # - Steps: statements in `step!`, left out one at a time. They are in the same build. A few are refuted by tests on
 #   the machine, with the patches; those of per-CPU data in `ci/percpu.sh`.
-# - Patches, `ci/mutants/NAME.patch`, reorder or replace steps. Each needs a build. This script only checks that they
-#   apply; `ci/mutants.sh patches` builds and refutes them (nightly).
+# - Patches reorder or replace steps: in one place (`ci/mutants/patches.txt`), or in several (`ci/mutants/NAME.patch`).
+#   Each needs a build. This script only checks that they apply; `ci/mutants.sh patches` builds and refutes them
+#   (nightly).
 #
 # Fails if a mutant survives, if an unbroken model fails, if a mutant in the source has no test that refutes it, if a
 # test refutes a mutant that does not exist, or if a page or a model cites a function that does not exist.
@@ -31,8 +32,7 @@ steps=$(grep -v '^[^ ]*:' <<<"$claims")
 orderings=$(grep '^[^ ]*:' <<<"$claims")
 unrefuted=$(sed -n 's/^\([^# ]*:[^ ]*\)  .*/\1/p' ci/mutants/unrefuted.txt | sort)
 
-patches=$(find ci/mutants -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort)
-is_patch() { [[ -e ci/mutants/$1.patch ]]; }
+patches=$(patches)
 
 places=$(places)
 if ! diff <({ steps_in stillpoint/src collections/src dropins/liburcu/core/src; echo "$patches"; } | sort -u) <(cut -d' ' -f1 <<<"$steps" | sort -u); then
@@ -45,7 +45,8 @@ if [[ -n $missing ]]; then
     printf 'mutants: not in the source:\n%s\n' "$missing" >&2
     exit 1
 fi
-for name in $patches; do git apply --check "ci/mutants/$name.patch"; done
+python3 ci/patch.py check
+for patch in ci/mutants/*.patch; do git apply --check "$patch"; done
 if [[ $kind == names ]]; then
     ci/litmus.sh names
     exec ci/torture.sh names
@@ -97,8 +98,13 @@ if [[ $kind == patches ]]; then
     cd "$scratch/copy"
     survivors=0
     while read -r name file test; do
-        [[ -e $root/ci/mutants/$name.patch ]] || continue
-        patch --quiet --strip=1 <"$root/ci/mutants/$name.patch"
+        is_patch "$name" || continue
+        if [[ -e ci/mutants/$name.patch ]]; then
+            changed=$(sed -n 's|^+++ b/||p' "ci/mutants/$name.patch")
+            patch --quiet --strip=1 <"ci/mutants/$name.patch"
+        else
+            changed=$(python3 ci/patch.py "$name")
+        fi
         if [[ $file == loom* ]]; then
             builds=(build "${loom[@]:0:${#loom[@]}-4}" --target-dir "$root/target/patches" --test "$file")
         else
@@ -115,7 +121,7 @@ if [[ $kind == patches ]]; then
             echo "SURVIVES  $name: it does not build"
             survivors=$((survivors + 1))
         fi
-        patch --quiet --strip=1 --reverse <"$root/ci/mutants/$name.patch"
+        for file in $changed; do cp "$root/$file" "$file"; done
     done <<<"$steps"
     ((survivors == 0))
     echo "$(wc -l <<<"$machine") steps and $(wc -w <<<"$patches") patches refuted"

@@ -31,8 +31,9 @@ done
 
 echo "-- broken sections and steps"
 # Patches need a build each: see `ci/mutants.sh`.
+patches=$(patches)
 rows=$(refutes | grep -E ' (faults_percpu|percpu[a-z_]*) ' | while read -r mutant program test; do
-    [[ -e ci/mutants/$mutant.patch ]] || echo "$mutant $program::$test"
+    is_patch "$mutant" || echo "$mutant $program::$test"
 done)
 if ! diff <(steps_in stillpoint/src/percpu) <(cut -d' ' -f1 <<<"$rows" | sort -u); then
     echo "the mutants in src/percpu (<) and those that tests refute (>) differ" >&2
