@@ -2,7 +2,4 @@
 #![cfg(not(loom))]
 
 mod api;
-mod fuzz;
-#[path = "../hash_map/hashers.rs"]
-mod hashers;
 mod reentrancy;

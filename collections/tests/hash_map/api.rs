@@ -1,9 +1,8 @@
 //! The hash map, as its users call it.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::ptr;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -11,25 +10,10 @@ use std::thread;
 use crate::counted::{Alive, Counted};
 use crate::hashers::{MASKS, Masked};
 use stillpoint::rcu::Global;
-use stillpoint::{Domain as _, qsbr, rcu, srcu};
+use stillpoint::{Domain as _, rcu};
 use stillpoint_collections::HashMap;
 use stillpoint_collections::hash_map::{self, Compute, Operation};
 use support::deadline::deadline;
-
-#[test]
-fn entry_is_found_until_it_is_removed() {
-    let map = HashMap::new();
-    let guard = rcu::enter();
-    assert_eq!((map.get("a", &guard), map.len()), (None, 0));
-    assert_eq!(map.insert("a".to_owned(), 1, &guard), None);
-    assert_eq!((map.get("a", &guard), map.len()), (Some(&1), 1));
-    assert_eq!(map.insert("a".to_owned(), 2, &guard), Some(&1));
-    assert_eq!(map.get_key_value("a", &guard), Some((&"a".to_owned(), &2)));
-    assert!(map.contains_key("a", &guard) && !map.contains_key("b", &guard));
-    assert_eq!(map.remove("b", &guard), None);
-    assert_eq!(map.remove_entry("a", &guard), Some((&"a".to_owned(), &2)));
-    assert_eq!((map.get("a", &guard), map.len(), map.is_empty()), (None, 0, true));
-}
 
 #[test]
 fn entry_gets_the_key_of_the_last_insertion() {
@@ -200,17 +184,9 @@ fn values_of_several_keys_are_those_of_each() {
 }
 
 #[test]
-fn compute_does_what_its_closure_says() {
+fn closure_of_compute_is_asked_again_when_its_entry_is_removed() {
     let map = HashMap::new();
     let guard = rcu::enter();
-    let insert = |_: Option<(&u32, &u32)>| Operation::<_, ()>::Insert(1);
-    assert_eq!(map.compute(&1, insert, &guard), Compute::Inserted(&1, &1));
-    assert_eq!(map.compute(&1, insert, &guard), Compute::Updated { old: (&1, &1), new: (&1, &1) });
-    let remove = |_: Option<(&u32, &u32)>| Operation::<_, ()>::Remove;
-    assert_eq!(map.compute(&1, remove, &guard), Compute::Removed(Some((&1, &1))));
-    assert_eq!(map.compute(&1, remove, &guard), Compute::Removed(None));
-    assert_eq!(map.compute(&1, |entry| Operation::Abort(entry.is_none()), &guard), Compute::Aborted(true));
-    // The key is removed meanwhile.
     map.insert(2, 2, &guard);
     let removed = map.compute(
         &2,
@@ -224,93 +200,6 @@ fn compute_does_what_its_closure_says() {
         &guard,
     );
     assert_eq!(removed, Compute::Aborted("gone"));
-}
-
-#[test]
-fn iterator_returns_each_entry_once() {
-    for &mask in MASKS {
-        let map = HashMap::with_hasher(Masked(mask));
-        let guard = rcu::enter();
-        (0..300).for_each(|key| _ = map.insert(key, -key, &guard));
-        let mut entries: Vec<_> = map.iter(&guard).map(|(&key, &value)| (key, value)).collect();
-        entries.sort_unstable();
-        assert!(entries.into_iter().eq((0..300).map(|key| (key, -key))));
-        assert_eq!(map.keys(&guard).count(), 300);
-        assert_eq!(map.values(&guard).sum::<i32>(), -(0..300).sum::<i32>());
-    }
-}
-
-/// Between the steps of the iterator the table grows, and shrinks to its least size.
-#[test]
-fn iterator_sees_what_stays_while_the_table_is_resized() {
-    for &mask in MASKS {
-        let (stay, come) = match mask {
-            u64::MAX if cfg!(miri) => (20, 60),
-            _ if cfg!(miri) => (12, 24),
-            u64::MAX => (200, 1800),
-            _ => (30, 60),
-        };
-        let map = HashMap::with_hasher(Masked(mask));
-        let guard = rcu::enter();
-        (0..stay).for_each(|key| _ = map.insert(key, (), &guard));
-        let mut seen = BTreeSet::new();
-        for (step, (&key, ())) in map.iter(&guard).enumerate() {
-            assert!(seen.insert(key), "an entry is returned twice");
-            let from = 1000 + step / 10 * come;
-            match step % 10 {
-                0 if step < if cfg!(miri) { 20 } else { 100 } => {
-                    (from..from + come).for_each(|key| _ = map.insert(key, (), &guard))
-                }
-                5 => (from..from + come).for_each(|key| _ = map.remove(&key, &guard)),
-                _ => {}
-            }
-        }
-        assert_eq!(seen.into_iter().filter(|&key| key < stay).count(), stay, "an entry is missed that stays");
-    }
-}
-
-#[test]
-fn retain_keeps_what_its_closure_accepts() {
-    let map: HashMap<_, _> = HashMap::from_iter((0..1000).map(|key| (key, key)));
-    let guard = rcu::enter();
-    map.retain(|key, value| key % 3 == 0 && key == value, &guard);
-    assert_eq!((map.len(), map.iter(&guard).count()), (334, 334));
-    map.clear(&guard);
-    assert_eq!((map.len(), map.iter(&guard).count()), (0, 0));
-}
-
-/// A hasher that never gives the same hash twice.
-struct Lying(AtomicU64);
-
-impl BuildHasher for Lying {
-    type Hasher = LyingHasher;
-
-    fn build_hasher(&self) -> LyingHasher {
-        LyingHasher(self.0.fetch_add(1, Relaxed))
-    }
-}
-
-struct LyingHasher(u64);
-
-impl Hasher for LyingHasher {
-    fn finish(&self) -> u64 {
-        self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    }
-
-    fn write(&mut self, _: &[u8]) {}
-}
-
-#[test]
-fn retain_and_clear_find_entries_without_their_hasher() {
-    let map = HashMap::with_hasher(Lying(AtomicU64::new(0)));
-    let guard = rcu::enter();
-    (0..1000).for_each(|key| _ = map.insert(key, key, &guard));
-    let hashes = map.hasher().0.load(Relaxed);
-    map.retain(|key, _| key % 3 == 0, &guard);
-    assert_eq!((map.len(), map.iter(&guard).count()), (334, 334));
-    map.clear(&guard);
-    assert_eq!((map.len(), map.iter(&guard).count()), (0, 0));
-    assert_eq!(map.hasher().0.load(Relaxed), hashes, "a key was hashed again");
 }
 
 #[test]
@@ -382,53 +271,6 @@ fn static_map_is_made_by_its_first_writers() {
     });
     let guard = rcu::enter();
     assert_eq!(STATIC.keys(&guard).copied().collect::<BTreeSet<_>>(), (0..4).collect());
-}
-
-#[test]
-fn map_works_in_domains_of_all_kinds() {
-    let map = HashMap::with_capacity_in(10, qsbr::Global);
-    let thread = qsbr::register();
-    map.insert(1, 2, &thread);
-    assert_eq!(map.remove(&1, &thread), Some(&2));
-    drop(thread);
-
-    let domain = srcu::Domain::new();
-    let map = HashMap::new_in(domain.clone());
-    map.insert(1, 2, &domain.enter());
-    let guard = map.domain().enter();
-    assert_eq!(map.get(&1, &guard), Some(&2));
-}
-
-#[test]
-fn every_key_and_value_is_dropped_once() {
-    static ALIVE: Alive = Alive::new(0);
-    stillpoint::domain! { struct Own; }
-    let counted = |number| Counted::new(number, &ALIVE);
-    for &mask in MASKS {
-        let map = HashMap::with_hasher_in(Masked(mask), Own);
-        for round in 0..3 {
-            let guard = Own::enter();
-            for key in 0..if cfg!(miri) { 70 } else { 200 } {
-                map.insert(counted(key), counted(round), &guard);
-            }
-            map.modify(&counted(3), |_| (), &guard);
-            map.get_or_insert_with(&counted(3), || counted(1), &guard);
-            map.retain(|key, _| key.get() % 3 != round, &guard);
-        }
-        Own.barrier();
-        assert_eq!(ALIVE.load(Relaxed), 2 * map.len() as i64);
-        // In the middle of a resize, with some probability.
-        let guard = Own::enter();
-        (0..70).for_each(|key| _ = map.insert(counted(1000 + key), counted(0), &guard));
-        drop(guard);
-        if mask == 0 {
-            drop(map);
-        } else {
-            assert_eq!(map.len(), map.into_iter().count());
-        }
-        Own.barrier();
-        assert_eq!(ALIVE.load(Relaxed), 0);
-    }
 }
 
 #[test]

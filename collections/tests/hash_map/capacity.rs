@@ -104,3 +104,26 @@ fn reserve_returns_with_room_beside_other_threads() {
         });
     }
 }
+
+#[test]
+fn table_does_not_grow_while_threads_remove_and_insert_their_keys() {
+    const THREADS: u64 = 4;
+    const SHARE: u64 = 256;
+    let _running = deadline();
+    let map: HashMap<u64, u64> = (0..THREADS * SHARE).map(|key| (key, key)).collect();
+    let capacity = map.capacity(&rcu::enter());
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let map = &map;
+            scope.spawn(move || {
+                for round in 0..40 {
+                    for key in thread * SHARE..(thread + 1) * SHARE {
+                        assert!(map.remove(&key, &rcu::enter()).is_some());
+                        assert_eq!(map.insert(key, round, &rcu::enter()), None);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((map.len() as u64, map.capacity(&rcu::enter())), (THREADS * SHARE, capacity));
+}

@@ -100,26 +100,6 @@ fn map_is_dropped_before_its_removed_entries() {
 }
 
 #[test]
-fn threads_that_share_a_lock_find_their_own_entries() {
-    let _running = deadline();
-    let map = HashMap::with_hasher(Masked(3 << 56));
-    thread::scope(|scope| {
-        for thread in 0..3_u64 {
-            let map = &map;
-            scope.spawn(move || {
-                for round in 0..ROUNDS {
-                    let (key, value) = (round << 2 | thread, format!("{thread} {round}"));
-                    map.insert(key, value.clone(), &rcu::enter());
-                    assert_eq!(map.get(&key, &rcu::enter()), Some(&value));
-                    assert_eq!(map.remove(&key, &rcu::enter()), Some(&value));
-                }
-            });
-        }
-    });
-    assert!(map.is_empty());
-}
-
-#[test]
 fn destructors_run_in_the_retiring_thread_if_the_options_allow_it() {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     static OWN: AtomicU64 = AtomicU64::new(0);

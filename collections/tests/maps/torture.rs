@@ -5,19 +5,19 @@
 //! another key, or of parts of several, and that nothing is used after its drop. The table grows and shrinks all the
 //! time.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread;
 
 use fastrand::Rng;
 use stillpoint::Domain as _;
 use stillpoint_collections::copy_map::Plain;
-use stillpoint_collections::hash_map::{Compute, Operation};
 use stillpoint_collections::{CopyMap, HashMap};
 use support::deadline::deadline;
 
-use crate::Map;
-use crate::counted::{Alive, Counted};
+use crate::counted::Alive;
 use crate::hashers::{MASKS, Masked};
+use crate::map::{CountedMap, Counts, Map};
 
 stillpoint::domain! { struct Own; }
 
@@ -29,8 +29,10 @@ const STEPS: u64 = if cfg!(miri) { 50 } else { 20_000 };
 const OWNERS: u64 = 2;
 const READERS: u64 = 2;
 
-fn counted(number: u64) -> Counted {
-    Counted::new(number, &ALIVE)
+impl Counts for Own {
+    fn alive() -> &'static Alive {
+        &ALIVE
+    }
 }
 
 /// A value that says which key it belongs to, and which change made it.
@@ -64,125 +66,10 @@ impl Value for [u64; 3] {
     }
 }
 
-/// A map whose values are the numbers of changes.
-trait Numbers: Sync {
-    fn new(mask: u64) -> Self;
-    /// Makes changes or lookups, in one section if the map has one.
-    fn section(f: impl FnMut());
-    fn insert(&self, key: u64, number: u64) -> Option<u64>;
-    fn get(&self, key: u64) -> Option<u64>;
-    fn remove(&self, key: u64) -> Option<u64>;
-    fn update(&self, key: u64, number: u64) -> Option<u64>;
-    fn get_or_insert(&self, key: u64, number: u64) -> u64;
-    /// Inserts the key if it has no entry, and removes it otherwise. Returns what it had.
-    fn swap(&self, key: u64, number: u64) -> Option<u64>;
-    fn retain_below(&self, key: u64);
-    fn for_each(&self, f: impl FnMut(u64));
-    fn shrink_to_fit(&self);
-    fn len(&self) -> usize;
-}
-
-impl<V: Value + Sync> Numbers for CopyMap<u64, V, Masked> {
-    fn new(mask: u64) -> Self {
-        Self::with_hasher(Masked(mask))
-    }
-    fn section(mut f: impl FnMut()) {
-        f();
-    }
-    fn insert(&self, key: u64, number: u64) -> Option<u64> {
-        self.insert(key, V::new(key, number)).map(|value| value.of(key))
-    }
-    fn get(&self, key: u64) -> Option<u64> {
-        self.get(&key).map(|value| value.of(key))
-    }
-    fn remove(&self, key: u64) -> Option<u64> {
-        self.remove(&key).map(|value| value.of(key))
-    }
-    fn update(&self, key: u64, number: u64) -> Option<u64> {
-        self.update(&key, |_| V::new(key, number)).map(|value| value.of(key))
-    }
-    fn get_or_insert(&self, key: u64, number: u64) -> u64 {
-        self.get_or_insert(key, V::new(key, number)).of(key)
-    }
-    fn swap(&self, key: u64, number: u64) -> Option<u64> {
-        let mut was = None;
-        self.compute(&key, |old| {
-            was = old.map(|value| value.of(key));
-            if old.is_none() { Some(V::new(key, number)) } else { None }
-        });
-        was
-    }
-    fn retain_below(&self, below: u64) {
-        self.retain(|key, _| key < below);
-    }
-    fn for_each(&self, mut f: impl FnMut(u64)) {
-        self.iter().for_each(|(key, value)| {
-            value.of(key);
-            f(key);
-        });
-    }
-    fn shrink_to_fit(&self) {
-        self.shrink_to_fit();
-    }
-    fn len(&self) -> usize {
-        self.len()
-    }
-}
-
-impl Numbers for HashMap<Counted, Counted, Masked, Own> {
-    fn new(mask: u64) -> Self {
-        Self::with_hasher_in(Masked(mask), Own)
-    }
-    fn section(mut f: impl FnMut()) {
-        let _guard = Own::enter();
-        (0..20).for_each(|_| f());
-    }
-    fn insert(&self, key: u64, number: u64) -> Option<u64> {
-        self.pin().insert(counted(key), counted(number)).map(Counted::get)
-    }
-    fn get(&self, key: u64) -> Option<u64> {
-        self.pin().get(&counted(key)).map(Counted::get)
-    }
-    fn remove(&self, key: u64) -> Option<u64> {
-        self.pin().remove(&counted(key)).map(Counted::get)
-    }
-    fn update(&self, key: u64, number: u64) -> Option<u64> {
-        self.pin().update(&counted(key), |_| counted(number)).map(Counted::get)
-    }
-    fn get_or_insert(&self, key: u64, number: u64) -> u64 {
-        self.pin().get_or_insert_with(&counted(key), || counted(number)).get()
-    }
-    fn swap(&self, key: u64, number: u64) -> Option<u64> {
-        let swap = |entry: Option<(&Counted, &Counted)>| match entry {
-            Some(_) => Operation::<_, ()>::Remove,
-            None => Operation::Insert(counted(number)),
-        };
-        match self.pin().compute(&counted(key), swap) {
-            Compute::Removed(Some((_, old))) => Some(old.get()),
-            Compute::Inserted(..) => None,
-            other => panic!("{other:?}"),
-        }
-    }
-    fn retain_below(&self, below: u64) {
-        self.pin().retain(|key, _| key.get() < below);
-    }
-    fn for_each(&self, mut f: impl FnMut(u64)) {
-        self.pin().iter().for_each(|(key, value)| {
-            value.get();
-            f(key.get());
-        });
-    }
-    fn shrink_to_fit(&self) {
-        self.pin().shrink_to_fit();
-    }
-    fn len(&self) -> usize {
-        self.len()
-    }
-}
-
 /// What readers know of the keys.
-struct Oracle<M> {
+struct Oracle<V, M> {
     map: M,
+    value: PhantomData<V>,
     /// Keys of owners that change; those above are in the map for ever; then there are those that make the table
     /// grow.
     changing: u64,
@@ -195,13 +82,14 @@ struct Oracle<M> {
     stop: AtomicBool,
 }
 
-impl<M: Numbers> Oracle<M> {
+impl<V: Value + Sync, M: Map<u64, V, Masked>> Oracle<V, M> {
     fn new(mask: u64) -> Self {
         let (changing, staying) = if mask == u64::MAX && !cfg!(miri) { (64, 256) } else { (16, 32) };
-        let map = M::new(mask);
-        (changing..changing + staying).for_each(|key| _ = map.insert(key, key));
+        let map = M::with_hasher(Masked(mask));
+        (changing..changing + staying).for_each(|key| _ = map.insert(key, V::new(key, key)));
         let numbers = || (0..changing).map(|_| AtomicU64::new(0)).collect();
-        Self { map, changing, staying, made: numbers(), begun: numbers(), stop: AtomicBool::new(false) }
+        let (made, begun, stop) = (numbers(), numbers(), AtomicBool::new(false));
+        Self { map, value: PhantomData, changing, staying, made, begun, stop }
     }
 
     /// Changes a key, and checks what the map says of its last state.
@@ -210,28 +98,36 @@ impl<M: Numbers> Oracle<M> {
         let (number, was) = (last / 2 + 1, (last % 2 == 1).then_some(last / 2));
         // A reader that sees the change sees this too.
         self.begun[key as usize].store(number, Release);
+        let of = |value: Option<V>| value.map(|value| value.of(key));
+        let new = V::new(key, number);
         let is_present = match rng.u32(0..6) {
             0 | 1 => {
-                assert_eq!(self.map.insert(key, number), was);
+                assert_eq!(of(self.map.insert(key, new)), was);
                 true
             }
             2 => {
-                assert_eq!(self.map.remove(key), was);
+                assert_eq!(of(self.map.remove(key)), was);
                 false
             }
             3 => {
-                assert_eq!(self.map.update(key, number), was.map(|_| number));
+                assert_eq!(of(self.map.update(key, |_| new)), was.map(|_| number));
                 was.is_some()
             }
             4 => {
-                assert_eq!(self.map.get_or_insert(key, number), was.unwrap_or(number));
+                assert_eq!(self.map.get_or_insert_with(key, || new).of(key), was.unwrap_or(number));
                 if was.is_some() {
                     return;
                 }
                 true
             }
             _ => {
-                assert_eq!(self.map.swap(key, number), was);
+                // Inserted if it is not there, and removed otherwise.
+                let mut found = None;
+                self.map.compute(key, |value| {
+                    found = value;
+                    value.is_none().then_some(new)
+                });
+                assert_eq!(of(found), was);
                 was.is_none()
             }
         };
@@ -241,10 +137,11 @@ impl<M: Numbers> Oracle<M> {
     fn own(&self, owner: u64) {
         let mut rng = Rng::with_seed(owner);
         while !self.stop.load(Relaxed) {
-            M::section(|| {
+            let _section = M::enter();
+            for _ in 0..20 {
                 let key = rng.u64(0..self.changing / OWNERS) * OWNERS + owner;
                 self.change(&mut rng, key);
-            });
+            }
         }
     }
 
@@ -253,9 +150,9 @@ impl<M: Numbers> Oracle<M> {
         let from = self.changing + self.staying;
         let keys = || from..from + 4 * self.staying;
         for round in 0..rounds {
-            keys().for_each(|key| _ = self.map.insert(key, key));
+            keys().for_each(|key| _ = self.map.insert(key, V::new(key, key)));
             if round % 3 == 0 {
-                self.map.retain_below(from);
+                self.map.retain(|key, _| key < from);
             } else {
                 keys().for_each(|key| _ = self.map.remove(key));
             }
@@ -271,13 +168,14 @@ impl<M: Numbers> Oracle<M> {
         let mut rng = Rng::with_seed(100 + reader);
         let mut last = vec![0; self.changing as usize];
         while !self.stop.load(Relaxed) {
-            M::section(|| self.look_up(rng.u64(0..self.changing + self.staying), &mut last));
+            let _section = M::enter();
+            (0..20).for_each(|_| self.look_up(rng.u64(0..self.changing + self.staying), &mut last));
         }
     }
 
     fn look_up(&self, key: u64, last: &mut [u64]) {
         let made = self.made.get(key as usize).map(|made| made.load(Acquire));
-        let found = self.map.get(key);
+        let found = self.map.get(key).map(|value| value.of(key));
         let Some(made) = made else {
             assert_eq!(found, Some(key), "a key is missing that stays");
             return;
@@ -302,7 +200,10 @@ impl<M: Numbers> Oracle<M> {
     fn iterate(&self) {
         while !self.stop.load(Relaxed) {
             let mut times = vec![0; (self.changing + 5 * self.staying) as usize];
-            self.map.for_each(|key| times[key as usize] += 1);
+            for (key, value) in self.map.iter(&M::enter()) {
+                value.of(key);
+                times[key as usize] += 1;
+            }
             assert!(times.iter().all(|&times| times <= 1), "an entry is returned twice");
             let staying = self.changing as usize..(self.changing + self.staying) as usize;
             assert!(times[staying].iter().all(|&times| times == 1), "not once an entry that stays");
@@ -310,10 +211,10 @@ impl<M: Numbers> Oracle<M> {
     }
 }
 
-fn readers_see_each_key_as_its_owner_made_it<M: Numbers>() {
+fn readers_see_each_key_as_its_owner_made_it<V: Value + Sync, M: Map<u64, V, Masked>>() {
     let _running = deadline();
     for &mask in MASKS {
-        let oracle = Oracle::<M>::new(mask);
+        let oracle = Oracle::<V, M>::new(mask);
         let rounds = if cfg!(miri) {
             1
         } else if mask == u64::MAX {
@@ -333,25 +234,24 @@ fn readers_see_each_key_as_its_owner_made_it<M: Numbers>() {
             oracle.breathe(rounds);
         });
         let present = oracle.made.iter().filter(|made| made.load(Relaxed) % 2 == 1).count();
-        let mut count = 0;
-        oracle.map.for_each(|_| count += 1);
-        assert_eq!([oracle.map.len(), count], [present + oracle.staying as usize; 2]);
+        let counts = [oracle.map.len(), oracle.map.entries().len()];
+        assert_eq!(counts, [present + oracle.staying as usize; 2]);
     }
 }
 
 #[test]
 fn readers_see_values_of_one_word_as_their_owner_made_them() {
-    readers_see_each_key_as_its_owner_made_it::<CopyMap<_, u64, _>>();
+    readers_see_each_key_as_its_owner_made_it::<u64, CopyMap<_, _, _>>();
 }
 
 #[test]
 fn readers_see_values_of_three_words_as_their_owner_made_them() {
-    readers_see_each_key_as_its_owner_made_it::<CopyMap<_, [u64; 3], _>>();
+    readers_see_each_key_as_its_owner_made_it::<[u64; 3], CopyMap<_, _, _>>();
 }
 
 #[test]
 fn readers_see_entries_as_their_owner_made_them() {
-    readers_see_each_key_as_its_owner_made_it::<HashMap<_, _, _, Own>>();
+    readers_see_each_key_as_its_owner_made_it::<u64, CountedMap<Own>>();
     Own.barrier();
     assert_eq!(ALIVE.load(Relaxed), 0, "an entry leaks, or was dropped twice");
 }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use crate::{Map, both};
+use stillpoint::rcu;
+use stillpoint_collections::HashMap;
 use support::deadline::deadline;
 
 both! {
@@ -105,6 +107,20 @@ fn hasher_that_lies_loses_entries_and_ends<M: Map<u64, u64, Lying>>() {
         map.shrink_to_fit();
         (0..ROUNDS).for_each(|key| _ = map.insert(key, 0));
     }
+}
+
+/// Entries have their hashes with them.
+#[test]
+fn retain_of_a_hash_map_finds_entries_that_a_lookup_does_not() {
+    const ENTRIES: u64 = if cfg!(miri) { 50 } else { 1000 };
+    let map = HashMap::<u64, u64, _>::with_hasher(Lying::default());
+    let guard = rcu::enter();
+    (0..ENTRIES).for_each(|key| _ = map.insert(key, key, &guard));
+    map.retain(|key, _| key % 3 == 0, &guard);
+    let left = ENTRIES.div_ceil(3) as usize;
+    assert_eq!((map.len(), map.iter(&guard).count()), (left, left));
+    map.retain(|_, _| false, &guard);
+    assert_eq!((map.len(), map.iter(&guard).count()), (0, 0));
 }
 
 /// Each key has one hash at every other time.
