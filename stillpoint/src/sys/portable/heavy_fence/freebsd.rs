@@ -61,8 +61,3 @@ pub fn execute() {
         );
     }
 }
-
-/// Returns `false`: there is no such fence.
-pub fn execute_quietly() -> bool {
-    false
-}

@@ -13,8 +13,3 @@ pub fn register() -> Result<Reason, Reason> {
 pub fn execute() {
     unreachable!("the backend cannot be chosen");
 }
-
-/// Returns `false`: there is no such fence.
-pub fn execute_quietly() -> bool {
-    false
-}
