@@ -29,7 +29,7 @@
 //! Operations fall back to atomic instructions on old kernels, under valgrind, in sandboxes, on other architectures,
 //! in threads that cannot be registered, and if a debugger interrupts every attempt. This may differ between threads,
 //! and from one moment to the next: critical sections and atomic instructions write different words, and readers read
-//! both. The environment variable `STILLPOINT_PERCPU=atomic` (or [`choose`]) selects the fallback for the process.
+//! both. The environment variable `STILLPOINT_PERCPU=atomic` selects the fallback for the process.
 //! [`report`] returns the mode and the reason.
 //!
 //! # Trade-offs
@@ -100,6 +100,6 @@ pub use ref_count::{RefCount, Reference, Zero};
 pub use rseq::cpu_number::cpu;
 #[cfg(stillpoint_faults)]
 pub use rseq::faults;
-pub use rseq::registration::{AlreadyChosen, Mode, Report, choose, register_thread, report};
+pub use rseq::registration::{Mode, Report, register_thread, report};
 #[cfg(feature = "percpu")]
 pub use snapshot::Snapshot;

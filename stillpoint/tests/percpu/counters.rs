@@ -208,20 +208,6 @@ fn report_names_the_registration() {
     assert_eq!(percpu::register_thread(), report.mode() == Mode::Rseq);
 }
 
-#[test]
-fn mode_is_chosen_once() {
-    if child::variant().is_none() {
-        child::with_environment(mode_is_chosen_once, "", &[("STILLPOINT_PERCPU", "rseq")]);
-        return;
-    }
-    let report = percpu::choose(Mode::Atomic).expect("nothing was chosen before");
-    assert_eq!(report.to_string(), "atomic: atomic was asked for; it needs nothing");
-    assert!(percpu::choose(Mode::Atomic).is_ok());
-    let error = percpu::choose(Mode::Rseq).expect_err("another mode is in use").to_string();
-    assert!(error.contains("chosen already") && error.contains(&report.to_string()), "{error}");
-    assert!(!percpu::register_thread());
-}
-
 #[cfg(not(stillpoint_portable))]
 #[test]
 fn own_registration_ends_with_the_thread() {

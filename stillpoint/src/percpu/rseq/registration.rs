@@ -109,38 +109,8 @@ pub fn report() -> &'static Report {
     // Acquire: sees the complete report; pairs with the Release in `publish`.
     let report = REPORT.load(Acquire);
     // SAFETY: it is published once, and never freed.
-    unsafe { report.as_ref() }.unwrap_or_else(|| choose_slow(requested_by_environment).0)
+    unsafe { report.as_ref() }.unwrap_or_else(choose_slow)
 }
-
-/// Chooses `mode`, or [`Mode::Atomic`] if that is not available. Ignores the environment.
-///
-/// # Errors
-///
-/// Returns an error, with the report, if another mode has been chosen before: the mode never changes.
-///
-/// ```
-/// use stillpoint::percpu::{self, Mode};
-///
-/// let report = percpu::choose(Mode::Atomic).expect("nothing per-CPU was used before");
-/// assert_eq!(report.mode(), Mode::Atomic);
-/// assert!(percpu::choose(Mode::Rseq).is_err());
-/// ```
-pub fn choose(mode: Mode) -> Result<&'static Report, AlreadyChosen> {
-    let (report, ours) = choose_slow(|| Requested::Value(mode));
-    if ours || report.mode() == mode { Ok(report) } else { Err(AlreadyChosen(report)) }
-}
-
-/// The error of [`choose`] if another mode is in use.
-#[derive(Debug, Clone, Copy)]
-pub struct AlreadyChosen(&'static Report);
-
-impl fmt::Display for AlreadyChosen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the per-CPU mode has been chosen already ({}); choose it before the first use", self.0)
-    }
-}
-
-impl std::error::Error for AlreadyChosen {}
 
 /// Registers the calling thread for critical sections, if it is not registered. Returns `true` if it can run them.
 ///
@@ -157,20 +127,13 @@ pub fn registered() -> Option<(usize, isize)> {
     (cpu as i32 >= 0).then_some((cpu as usize, offset))
 }
 
-/// Returns the report, and whether this call made the choice. `requested` is called if none has been made.
 #[cold]
-fn choose_slow(requested: impl FnOnce() -> Requested<Mode>) -> (&'static Report, bool) {
-    // Acquire: as in `report`.
-    let chosen = REPORT.load(Acquire);
-    // SAFETY: as in `report`.
-    if let Some(chosen) = unsafe { chosen.as_ref() } {
-        return (chosen, false);
-    }
-    unless_making(|| publish(select(requested()))).unwrap_or((&NO_MEMORY, false))
+fn choose_slow() -> &'static Report {
+    unless_making(|| publish(select(requested_by_environment()))).unwrap_or(&NO_MEMORY)
 }
 
 /// Publishes `found`, unless another thread was faster. Returns `None` if there is no memory.
-fn publish(found: Report) -> Option<(&'static Report, bool)> {
+fn publish(found: Report) -> Option<&'static Report> {
     // Not from the global allocator: a sleepable domain that it enters would be created without a choice.
     // SAFETY: the layout has a size.
     let fresh = unsafe { System.alloc(Layout::new::<Report>()) }.cast::<Report>();
@@ -180,7 +143,7 @@ fn publish(found: Report) -> Option<(&'static Report, bool)> {
     // SAFETY: fresh memory of this layout, ours alone.
     unsafe { fresh.write(found) };
     // Release: publishes the report; pairs with the Acquire in `report`. Acquire: sees the report of a faster thread.
-    Some(match REPORT.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
+    match REPORT.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
         Ok(_) => {
             FAST.offset.store(found.offset, Relaxed);
             if found.offset != 0 {
@@ -188,16 +151,16 @@ fn publish(found: Report) -> Option<(&'static Report, bool)> {
                 FAST.cpus.store(found.cpus(), Release);
             }
             // SAFETY: published, so never freed.
-            (unsafe { &*fresh }, true)
+            Some(unsafe { &*fresh })
         }
         Err(faster) => {
             // SAFETY: ours alone, of this layout; the other one is as in `report`.
             unsafe {
                 System.dealloc(fresh.cast(), Layout::new::<Report>());
-                (&*faster, false)
+                Some(&*faster)
             }
         }
-    })
+    }
 }
 
 thread_local! {
