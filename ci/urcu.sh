@@ -91,7 +91,7 @@ for flavor in "" -memb -mb -qsbr -bp; do
 done
 
 echo "-- the test programs"
-flags=(-std=gnu11 -O2 -Wall -Wextra -Werror)
+flags=(-std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter -Werror)
 flavors=(memb mb qsbr bp)
 compile() {
     local source=$1 output=$2

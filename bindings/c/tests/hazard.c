@@ -35,7 +35,6 @@ static void retire(struct node *node)
 
 static void *read_all(void *unused)
 {
-    (void)unused;
     struct sp_hazard hazard[2];
     CHECK(sp_hazard_init(&hazard[0]) == 0 && sp_hazard_init(&hazard[1]) == 0);
     while (!stop) {

@@ -91,7 +91,6 @@ static void functions(void)
 static void *walk(void *unused)
 {
     long walks = 0;
-    (void)unused;
     while (!load(&stop)) {
         int even = 0, even_hashed = 0, last = -1;
         CHECK(sp_rcu_read_lock() == 0);

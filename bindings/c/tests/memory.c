@@ -14,13 +14,11 @@ static int calls;
 
 static void count(void *unused)
 {
-    (void)unused;
     calls++;
 }
 
 static void on_stall(const struct sp_stall *stall, void *unused)
 {
-    (void)stall;
     count(unused);
 }
 

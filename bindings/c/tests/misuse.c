@@ -46,7 +46,6 @@ static void timed_wait_inside(void)
 
 static void barrier(void *unused)
 {
-    (void)unused;
     set(&code, sp_rcu_barrier());
 }
 
@@ -98,15 +97,12 @@ static void destroy_static_domain(void)
 
 static void wait_in_hook(const struct sp_stall *stall, void *unused)
 {
-    (void)stall;
-    (void)unused;
     if (load(&code) == 0)
         set(&code, sp_synchronize(sp_qsbr_domain()));
 }
 
 static void *synchronize(void *unused)
 {
-    (void)unused;
     CHECK(sp_synchronize_rcu() == 0);
     return NULL;
 }
@@ -151,7 +147,6 @@ int main(int argc, char **argv)
     };
     int debug = argc > 1;
     char text[4096];
-    (void)argv;
     alarm(280);
     for (size_t i = 0; i < sizeof tests / sizeof *tests - !debug; i++) {
         int status = in_child(tests[i], text, sizeof text);

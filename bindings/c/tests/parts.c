@@ -7,7 +7,6 @@ static int inside, leave, calls;
 
 static void *hold(void *unused)
 {
-    (void)unused;
     CHECK(sp_rcu_read_lock() == 0);
     set(&inside, 1);
     UNTIL(load(&leave));
@@ -22,7 +21,6 @@ static void count(void *by)
 
 static void count_head(struct sp_rcu_head *head)
 {
-    (void)head;
     count((void *)1);
 }
 
@@ -86,7 +84,6 @@ static void sleepable(void)
 
 static void *online(void *unused)
 {
-    (void)unused;
     CHECK(sp_qsbr_register() == 0);
     CHECK(sp_qsbr_register() == -EBUSY);
     CHECK(sp_qsbr_quiescent() == 0);
@@ -123,7 +120,6 @@ static struct sp_counter *counter;
 
 static void *add(void *unused)
 {
-    (void)unused;
     for (int i = 0; i < 10000; i++)
         sp_counter_add(counter, (uint64_t)(i % 2 ? 3 : -1));
     return NULL;

@@ -8,14 +8,12 @@ static int calls, inside, leave;
 
 static void count(void *unused)
 {
-    (void)unused;
     __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
 }
 
 /* A thread that exits with callbacks pending: all of them run. */
 static void *defer_and_exit(void *unused)
 {
-    (void)unused;
     for (int i = 0; i < 100; i++)
         CHECK(sp_call(sp_rcu_domain(), count, NULL, 0) == 0);
     return NULL;
@@ -24,7 +22,6 @@ static void *defer_and_exit(void *unused)
 /* So do those of a section that is open, which ends before the thread does. */
 static void *defer_inside_and_exit(void *unused)
 {
-    (void)unused;
     CHECK(sp_rcu_read_lock() == 0);
     for (int i = 0; i < 100; i++)
         CHECK(sp_call_rcu(count, NULL) == 0);
@@ -78,7 +75,6 @@ static void reads_in_destructors(void)
 
 static void *exit_inside(void *unused)
 {
-    (void)unused;
     CHECK(sp_rcu_read_lock() == 0);
     return NULL;
 }
@@ -105,7 +101,6 @@ static int handled;
 
 static void handler(int signal)
 {
-    (void)signal;
     CHECK(sp_rcu_read_lock() == 0);
     sp_fence_light();
     CHECK(sp_rcu_in_read_section() == 1);
@@ -115,7 +110,6 @@ static void handler(int signal)
 
 static void *read_until(void *unused)
 {
-    (void)unused;
     CHECK(sp_rcu_register_thread() == 0);
     set(&inside, 1);
     while (!load(&leave)) {

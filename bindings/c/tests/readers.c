@@ -51,7 +51,6 @@ static void *reader(void *argument)
 /* Threads that read once and exit. */
 static void *one_read(void *unused)
 {
-    (void)unused;
     CHECK(sp_rcu_read_lock() == 0);
     check_alive(sp_rcu_dereference(published[0]));
     CHECK(sp_rcu_read_unlock() == 0);
@@ -60,7 +59,6 @@ static void *one_read(void *unused)
 
 static void *churn(void *unused)
 {
-    (void)unused;
     while (!load(&stop)) {
         pthread_t threads[4];
         for (int i = 0; i < 4; i++)

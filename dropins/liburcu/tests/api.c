@@ -76,7 +76,6 @@ static int inside, leave, done, offline;
 
 static void *stay_inside(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     rcu_read_lock();
     STORE(inside, 1);
@@ -94,7 +93,6 @@ static void *stay_inside(void *unused)
 
 static void *wait_for_grace_period(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     synchronize_rcu();
     STORE(done, 1);
@@ -133,7 +131,6 @@ static void test_barrier(void)
 
 static void *caller(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     for (unsigned long i = 0; i < 500; i++) {
         call(0);
@@ -363,7 +360,6 @@ static void defer(void (*function)(void *))
 
 static void deferred_slow(void *unused)
 {
-    (void)unused;
     STORE(begun, 1);
     usleep(50000);
     STORE(ended, 1);
@@ -395,7 +391,6 @@ static void test_defer_unregister_waits(void)
 
 static void deferred_locks(void *unused)
 {
-    (void)unused;
     STORE(begun, 1);
     CHECK(pthread_mutex_lock(&mutex) == 0);
     CHECK(pthread_mutex_unlock(&mutex) == 0);
@@ -404,7 +399,6 @@ static void deferred_locks(void *unused)
 
 static void deferred_barrier(void *unused)
 {
-    (void)unused;
     rcu_barrier();
     STORE(begun, 1);
 }
@@ -434,7 +428,6 @@ static void test_barrier_in_deferred(void)
 
 static void deferred_exclusive(void *unused)
 {
-    (void)unused;
     if (ADD(active, 1) != 1)
         STORE(overlapping, 1);
     usleep(1000);
@@ -444,7 +437,6 @@ static void deferred_exclusive(void *unused)
 
 static void *defer_exclusive(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     /* In qsbr of liburcu, a thread that waits for deferred functions stays online. */
     rcu_thread_offline();
@@ -475,7 +467,6 @@ static void test_defer_exclusive(void)
 
 static void deferred_in_section(void *unused)
 {
-    (void)unused;
     deferred[0]++;
 }
 
@@ -522,7 +513,6 @@ static int churned;
 
 static void *come_and_go(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     rcu_read_lock();
     rcu_read_unlock();
@@ -550,7 +540,6 @@ static void test_churn(void)
 /* Undefined by liburcu's documentation; programs do it. */
 static void *unregistered(void *unused)
 {
-    (void)unused;
     for (int i = 0; i < 100; i++) {
         rcu_flavor.read_lock();
         rcu_flavor.read_unlock();

@@ -27,7 +27,6 @@ static void read_once(void)
 
 static void *read_registered(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     read_once();
     rcu_unregister_thread();

@@ -26,6 +26,5 @@ struct polled NAME(start_poll_synchronize_rcu)(void)
 
 bool NAME(poll_state_synchronize_rcu)(struct polled cookie)
 {
-    (void)cookie;
     return true;
 }

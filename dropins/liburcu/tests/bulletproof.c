@@ -12,7 +12,6 @@ static unsigned long bad;
 
 static void handler(int signal)
 {
-    (void)signal;
     rcu_read_lock();
     unsigned long *object = rcu_dereference(published);
     for (int i = 0; i < 100; i++)
@@ -24,7 +23,6 @@ static void handler(int signal)
 
 static void *reader(void *unused)
 {
-    (void)unused;
     while (!LOAD(stop)) {
         rcu_read_lock();
         unsigned long *object = rcu_dereference(published);
@@ -37,7 +35,6 @@ static void *reader(void *unused)
 
 static void *once(void *unused)
 {
-    (void)unused;
     rcu_read_lock();
     rcu_read_unlock();
     return NULL;

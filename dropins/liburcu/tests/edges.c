@@ -18,13 +18,11 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*functi
 
 static void count_call(struct rcu_head *unused)
 {
-    (void)unused;
     ADD(called, 1);
 }
 
 static void call_slowly(struct rcu_head *unused)
 {
-    (void)unused;
     STORE(calling, 1);
     usleep(100000);
     UNTIL(!LOAD(held));
@@ -40,7 +38,6 @@ static void keep_worker_busy(void)
 
 static void *stay_inside(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     rcu_read_lock();
     STORE(inside, 1);
@@ -185,7 +182,6 @@ static struct rcu_head *late;
 
 static void permit(int signal)
 {
-    (void)signal;
     STORE(calling, 1);
     usleep(200000);
     mprotect(late, 4096, PROT_READ | PROT_WRITE);
@@ -193,7 +189,6 @@ static void permit(int signal)
 
 static void *call_late(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     call_rcu(late, count_call);
     rcu_unregister_thread();
@@ -262,7 +257,6 @@ static void test_cpu_workers_joined(void)
 /* Another thread is in rcu_barrier when the process forks. */
 static void *wait_for_callbacks(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     rcu_barrier();
     rcu_unregister_thread();
@@ -334,7 +328,6 @@ static void test_fork_beside_poll(void)
 /* Other threads are in defer_rcu when the process forks. */
 static void nothing(void *unused)
 {
-    (void)unused;
 }
 
 static void *defer_always(void *unused)
@@ -406,7 +399,6 @@ static void test_fork_beside_synchronize_no_handlers(void)
 static void *call_in_section(void *unused)
 {
     static struct rcu_head head;
-    (void)unused;
     rcu_register_thread();
     rcu_read_lock();
     STORE(inside, 1);
@@ -445,7 +437,6 @@ static pthread_t worker;
 
 static void end_child(struct rcu_head *unused)
 {
-    (void)unused;
     CHECK(pthread_equal(worker, pthread_self()));
     _exit(0);
 }
@@ -453,7 +444,6 @@ static void end_child(struct rcu_head *unused)
 static void fork_in_callback(struct rcu_head *unused)
 {
     static struct rcu_head head;
-    (void)unused;
     worker = pthread_self();
     pid_t process = fork();
     CHECK(process >= 0);
@@ -483,7 +473,6 @@ static void fork_when_paused(struct rcu_head *head)
 
 static void *pause_workers(void *unused)
 {
-    (void)unused;
     UNTIL(LOAD(calling));
     call_rcu_before_fork();
     call_rcu_after_fork_parent();
@@ -505,14 +494,12 @@ static void test_fork_in_callback_paused(void)
 /* The thread of deferred functions is lost in a child, and so is the one that it was calling. */
 static void deferred_held(void *unused)
 {
-    (void)unused;
     STORE(calling, 1);
     UNTIL(!LOAD(held));
 }
 
 static void deferred_count(void *unused)
 {
-    (void)unused;
     ADD(called, 1);
 }
 
@@ -538,7 +525,6 @@ static void test_defer_in_child(void)
 /* Threads that are online wait for each other's deferred functions, one of which waits for a grace period. */
 static void *defer_some(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     CHECK(rcu_defer_register_thread() == 0);
     for (int i = 0; i < 100; i++) {
@@ -568,7 +554,6 @@ static void test_defer_online(void)
 /* Hooks are registered again during a fork, as by a second hash table. */
 static void no_hook(void *unused)
 {
-    (void)unused;
 }
 
 static void *register_again(void *hooks)
@@ -595,14 +580,12 @@ static struct call_rcu_data *chosen;
 
 static void choose(struct rcu_head *unused)
 {
-    (void)unused;
     set_thread_call_rcu_data(chosen);
     ADD(called, 1);
 }
 
 static void check_choice(struct rcu_head *unused)
 {
-    (void)unused;
     CHECK(get_thread_call_rcu_data() == chosen);
     ADD(called, 1);
 }
@@ -645,7 +628,6 @@ static void test_free_calls(void)
 /* Callbacks are readers, also if a barrier calls them as no thread can be started. */
 static void *synchronize_beside(void *unused)
 {
-    (void)unused;
     UNTIL(LOAD(inside));
     synchronize_rcu();
     STORE(left, 1);
@@ -654,7 +636,6 @@ static void *synchronize_beside(void *unused)
 
 static void read_in_callback(struct rcu_head *unused)
 {
-    (void)unused;
 #if defined(QSBR)
     CHECK(rcu_read_ongoing());
 #endif
@@ -671,7 +652,6 @@ static void read_in_callback(struct rcu_head *unused)
 static void *read_in_barrier(void *unused)
 {
     static struct rcu_head head;
-    (void)unused;
     STORE(denied, 1);
     call_rcu(&head, read_in_callback);
     rcu_barrier();
@@ -754,7 +734,6 @@ static void test_free_beside_barrier(void)
 /* Reports are no cancellation points. */
 static void *report_cancelled(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     rcu_read_lock();
     pthread_cancel(pthread_self());

@@ -21,7 +21,6 @@ static void release(struct rcu_head *head)
 
 static void *produce(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     unsigned long count = 0;
     for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); count++) {

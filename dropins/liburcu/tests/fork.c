@@ -174,7 +174,6 @@ static int inside, leave;
 
 static void *stay_inside(void *unused)
 {
-    (void)unused;
     rcu_read_lock();
     STORE(inside, 1);
     UNTIL(LOAD(leave));

@@ -8,7 +8,6 @@ static int stop, ready;
 
 static void *reader(void *unused)
 {
-    (void)unused;
     rcu_register_thread();
     ADD(ready, 1);
     while (!LOAD(stop)) {

@@ -40,14 +40,12 @@ static void kill_pointer(void *object)
 static void enter(unsigned seed)
 {
 #if defined(DELAYED)
-    (void)seed;
     unsigned long number = CMM_LOAD_SHARED(rcu_gp.ctr);
     if (seed >> 30 == 0)
         sched_yield();
     _CMM_STORE_SHARED(URCU_TLS(rcu_reader).ctr, number);
     urcu_memb_smp_mb_slave();
 #else
-    (void)seed;
     rcu_read_lock();
 #endif
 }

@@ -28,7 +28,6 @@ long sysconf(int name)
 
 static void count_call(struct rcu_head *unused)
 {
-    (void)unused;
     ADD(called, 1);
 }
 
@@ -36,7 +35,6 @@ static void count_call(struct rcu_head *unused)
 static void call_held(struct rcu_head *unused)
 {
     static struct rcu_head again;
-    (void)unused;
     STORE(calling, 1);
     UNTIL(!LOAD(held));
     call_rcu(&again, count_call);

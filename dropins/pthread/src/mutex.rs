@@ -7,7 +7,7 @@ use libc::{CLOCK_REALTIME, EBUSY, EINVAL, ETIMEDOUT, clockid_t, pthread_mutex_t,
 use lock_api::{RawMutex as _, RawMutexTimed as _};
 use stillpoint::lock::RawMutex;
 
-use crate::original;
+use crate::original::replaced;
 use crate::time::{self, Until};
 
 /// The parts of the C library's object that are used here.
@@ -85,70 +85,45 @@ pub unsafe fn lock_after_wait(mutex: *mut pthread_mutex_t) -> c_int {
     error
 }
 
-/// # Safety
-///
-/// As the C library's function, here and below.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's contract, here and below.
-    let Some(plain) = (unsafe { plain(mutex) }) else {
-        // SAFETY: as above.
-        return unsafe { original::pthread_mutex_lock(mutex) };
-    };
-    plain.lock.lock();
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: as above.
-    match unsafe { plain(mutex) } {
-        Some(plain) if plain.lock.try_lock() => 0,
-        Some(_) => EBUSY,
-        // SAFETY: as above.
-        None => unsafe { original::pthread_mutex_trylock(mutex) },
+replaced! { plain(*mut pthread_mutex_t):
+    fn pthread_mutex_lock(plain) = __pthread_mutex_lock {
+        plain.lock.lock();
+        0
     }
-}
 
-/// The mutex need not be held, as the C library does not check that either.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: as above.
-    let Some(plain) = (unsafe { plain(mutex) }) else {
-        // SAFETY: as above.
-        return unsafe { original::pthread_mutex_unlock(mutex) };
-    };
-    if plain.lock.is_locked() {
-        // SAFETY: a program that unlocks it holds it. The guard stands for that.
-        unsafe { plain.lock.unlock() };
+    fn pthread_mutex_trylock(plain) = __pthread_mutex_trylock {
+        if plain.lock.try_lock() { 0 } else { EBUSY }
     }
-    0
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int {
-    // SAFETY: as above.
-    match unsafe { plain(mutex) } {
-        // SAFETY: as above.
-        Some(plain) => unsafe { lock_until(plain, CLOCK_REALTIME, until) },
-        // SAFETY: as above.
-        None => unsafe { original::pthread_mutex_timedlock(mutex, until) },
+    /// The mutex need not be held, as the C library does not check that either.
+    fn pthread_mutex_unlock(plain) = __pthread_mutex_unlock {
+        if plain.lock.is_locked() {
+            // SAFETY: a program that unlocks it holds it. The guard stands for that.
+            unsafe { plain.lock.unlock() };
+        }
+        0
     }
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_clocklock(
-    mutex: *mut pthread_mutex_t,
-    clock: clockid_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: as above.
-    match unsafe { plain(mutex) } {
-        Some(_) if !time::is_supported(clock) => EINVAL,
-        // SAFETY: as above.
-        Some(plain) => unsafe { lock_until(plain, clock, until) },
-        // SAFETY: as above.
-        None => unsafe { original::pthread_mutex_clocklock(mutex, clock, until) },
+    fn pthread_mutex_timedlock(plain, until: *const timespec) {
+        // SAFETY: the caller's contract.
+        unsafe { lock_until(plain, CLOCK_REALTIME, until) }
+    }
+
+    fn pthread_mutex_clocklock(plain, clock: clockid_t, until: *const timespec) {
+        if !time::is_supported(clock) {
+            return EINVAL;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { lock_until(plain, clock, until) }
+    }
+
+    fn pthread_mutex_destroy(plain) = __pthread_mutex_destroy {
+        if plain.lock.is_locked() || plain.users.load(Relaxed) != 0 {
+            return EBUSY;
+        }
+        // Relaxed: no other thread uses it.
+        plain.kind.store(DESTROYED, Relaxed);
+        0
     }
 }
 
@@ -168,44 +143,4 @@ unsafe fn lock_until(mutex: &Mutex, clock: clockid_t, until: *const timespec) ->
         }
     }
     ETIMEDOUT
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: as above.
-    match unsafe { plain(mutex) } {
-        Some(plain) if plain.lock.is_locked() || plain.users.load(Relaxed) != 0 => EBUSY,
-        Some(plain) => {
-            // Relaxed: no other thread uses it.
-            plain.kind.store(DESTROYED, Relaxed);
-            0
-        }
-        // SAFETY: as above.
-        None => unsafe { original::pthread_mutex_destroy(mutex) },
-    }
-}
-
-/// The names that libraries of the C library use.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: as above, here and below.
-    unsafe { pthread_mutex_lock(mutex) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: as above.
-    unsafe { pthread_mutex_trylock(mutex) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: as above.
-    unsafe { pthread_mutex_unlock(mutex) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __pthread_mutex_destroy(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: as above.
-    unsafe { pthread_mutex_destroy(mutex) }
 }

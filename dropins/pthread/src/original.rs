@@ -101,3 +101,41 @@ originals! {
     fn pthread_rwlock_unlock(rwlock: *mut pthread_rwlock_t);
     fn pthread_rwlock_destroy(rwlock: *mut pthread_rwlock_t);
 }
+
+/// Defines functions of the C library: of an object that `$find` returns, as `$ours`, and of others, which keep the C
+/// library's. Its own libraries use some by a second name.
+macro_rules! replaced {
+    ($find:ident(*mut $object:ty): $(
+        $(#[$doc:meta])*
+        fn $name:ident($ours:ident $(, $argument:ident: $type:ty)*) $(= $second:ident)? $body:block
+    )*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            ///
+            /// As the C library's function.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(object: *mut $object $(, $argument: $type)*) -> c_int {
+                // SAFETY: the caller's contract.
+                let Some($ours) = (unsafe { $find(object) }) else {
+                    // SAFETY: as above.
+                    return unsafe { $crate::original::$name(object $(, $argument)*) };
+                };
+                $body
+            }
+
+            $(
+                /// # Safety
+                ///
+                /// As the C library's function.
+                #[unsafe(no_mangle)]
+                unsafe extern "C" fn $second(object: *mut $object) -> c_int {
+                    // SAFETY: the caller's contract.
+                    unsafe { $name(object) }
+                }
+            )?
+        )*
+    };
+}
+pub(crate) use replaced;

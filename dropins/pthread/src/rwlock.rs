@@ -8,7 +8,7 @@ use libc::{
 };
 use stillpoint::lock::pthread::{Shared, WordRwLock};
 
-use crate::original;
+use crate::original::replaced;
 use crate::time::{Until, reading_after};
 
 /// The parts of the C library's object that are used here.
@@ -138,104 +138,49 @@ fn blocking(until: Option<Until>, wait: impl Fn(Option<u64>) -> Option<c_int>) -
     ETIMEDOUT
 }
 
-/// # Safety
-///
-/// As the C library's function, here and below.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: the caller's contract, here and below.
-    let Some(private) = (unsafe { private(rwlock) }) else {
-        // SAFETY: as above.
-        return unsafe { original::pthread_rwlock_rdlock(rwlock) };
-    };
-    if private.lock.try_lock_shared_once(private.prefers_writers()) { 0 } else { private.read_blocking() }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: as above.
-    let Some(private) = (unsafe { private(rwlock) }) else {
-        // SAFETY: as above.
-        return unsafe { original::pthread_rwlock_wrlock(rwlock) };
-    };
-    if private.try_write() == 0 { 0 } else { private.write_slow(None) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_tryrdlock(rwlock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: as above.
-    match unsafe { private(rwlock) } {
-        Some(private) => private.try_read(),
-        // SAFETY: as above.
-        None => unsafe { original::pthread_rwlock_tryrdlock(rwlock) },
+replaced! { private(*mut pthread_rwlock_t):
+    fn pthread_rwlock_rdlock(private) = __pthread_rwlock_rdlock {
+        if private.lock.try_lock_shared_once(private.prefers_writers()) { 0 } else { private.read_blocking() }
     }
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_trywrlock(rwlock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: as above.
-    match unsafe { private(rwlock) } {
-        Some(private) => private.try_write(),
-        // SAFETY: as above.
-        None => unsafe { original::pthread_rwlock_trywrlock(rwlock) },
+    fn pthread_rwlock_wrlock(private) = __pthread_rwlock_wrlock {
+        if private.try_write() == 0 { 0 } else { private.write_slow(None) }
     }
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_timedrdlock(
-    rwlock: *mut pthread_rwlock_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: as above.
-    match unsafe { private(rwlock) } {
-        // SAFETY: as above.
-        Some(private) => unsafe { read_until(private, CLOCK_REALTIME, until) },
-        // SAFETY: as above.
-        None => unsafe { original::pthread_rwlock_timedrdlock(rwlock, until) },
+    fn pthread_rwlock_tryrdlock(private) = __pthread_rwlock_tryrdlock {
+        private.try_read()
     }
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_clockrdlock(
-    rwlock: *mut pthread_rwlock_t,
-    clock: clockid_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: as above.
-    match unsafe { private(rwlock) } {
-        // SAFETY: as above.
-        Some(private) => unsafe { read_until(private, clock, until) },
-        // SAFETY: as above.
-        None => unsafe { original::pthread_rwlock_clockrdlock(rwlock, clock, until) },
+    fn pthread_rwlock_trywrlock(private) = __pthread_rwlock_trywrlock {
+        private.try_write()
     }
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_timedwrlock(
-    rwlock: *mut pthread_rwlock_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: as above.
-    match unsafe { private(rwlock) } {
-        // SAFETY: as above.
-        Some(private) => unsafe { write_until(private, CLOCK_REALTIME, until) },
-        // SAFETY: as above.
-        None => unsafe { original::pthread_rwlock_timedwrlock(rwlock, until) },
+    fn pthread_rwlock_timedrdlock(private, until: *const timespec) {
+        // SAFETY: the caller's contract.
+        unsafe { read_until(private, CLOCK_REALTIME, until) }
     }
-}
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_clockwrlock(
-    rwlock: *mut pthread_rwlock_t,
-    clock: clockid_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: as above.
-    match unsafe { private(rwlock) } {
-        // SAFETY: as above.
-        Some(private) => unsafe { write_until(private, clock, until) },
-        // SAFETY: as above.
-        None => unsafe { original::pthread_rwlock_clockwrlock(rwlock, clock, until) },
+    fn pthread_rwlock_clockrdlock(private, clock: clockid_t, until: *const timespec) {
+        // SAFETY: the caller's contract.
+        unsafe { read_until(private, clock, until) }
+    }
+
+    fn pthread_rwlock_timedwrlock(private, until: *const timespec) {
+        // SAFETY: the caller's contract.
+        unsafe { write_until(private, CLOCK_REALTIME, until) }
+    }
+
+    fn pthread_rwlock_clockwrlock(private, clock: clockid_t, until: *const timespec) {
+        // SAFETY: the caller's contract.
+        unsafe { write_until(private, clock, until) }
+    }
+
+    fn pthread_rwlock_unlock(private) = __pthread_rwlock_unlock {
+        if private.lock.try_unlock_once(|| private.writer.store(0, Relaxed)) { 0 } else { private.unlock_slow() }
+    }
+
+    fn pthread_rwlock_destroy(_private) = __pthread_rwlock_destroy {
+        0
     }
 }
 
@@ -258,47 +203,4 @@ unsafe fn write_until(rwlock: &RwLock, clock: clockid_t, until: *const timespec)
         Some(_) if rwlock.try_write() == 0 => 0,
         until => rwlock.write_slow(until),
     }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: as above.
-    match unsafe { private(rwlock) } {
-        Some(private) if private.lock.try_unlock_once(|| private.writer.store(0, Relaxed)) => 0,
-        Some(private) => private.unlock_slow(),
-        // SAFETY: as above.
-        None => unsafe { original::pthread_rwlock_unlock(rwlock) },
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_destroy(rwlock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: as above.
-    match unsafe { private(rwlock) } {
-        Some(_) => 0,
-        // SAFETY: as above.
-        None => unsafe { original::pthread_rwlock_destroy(rwlock) },
-    }
-}
-
-/// The names that libraries of the C library use.
-macro_rules! aliases {
-    ($($alias:ident = $function:ident;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $alias(rwlock: *mut pthread_rwlock_t) -> c_int {
-                // SAFETY: as above.
-                unsafe { $function(rwlock) }
-            }
-        )*
-    };
-}
-
-aliases! {
-    __pthread_rwlock_rdlock = pthread_rwlock_rdlock;
-    __pthread_rwlock_wrlock = pthread_rwlock_wrlock;
-    __pthread_rwlock_tryrdlock = pthread_rwlock_tryrdlock;
-    __pthread_rwlock_trywrlock = pthread_rwlock_trywrlock;
-    __pthread_rwlock_unlock = pthread_rwlock_unlock;
-    __pthread_rwlock_destroy = pthread_rwlock_destroy;
 }
