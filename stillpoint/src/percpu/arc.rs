@@ -12,15 +12,10 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::*;
-use std::process::abort;
 
-use super::arc_inner::{Inner, count, dispose, found, release, weak};
+use super::arc_inner::{Inner, count, found, own};
 use super::count::{Killed, denied};
 use super::into_inner::IntoInner;
-
-/// The most weak pointers, as for [`std::sync::Weak`].
-const MAX_WEAK: usize = isize::MAX as usize;
 
 /// The owner of a value that is shared by [`Arc`]s: it makes them, and may have the value back when they are gone.
 ///
@@ -82,13 +77,6 @@ pub struct Arc<T> {
     value: PhantomData<T>,
 }
 
-/// A pointer that does not keep the value alive: see [`ArcOwner::downgrade`]. Clones change one word for all CPUs, as
-/// those of [`std::sync::Weak`] do. [`upgrade`](Self::upgrade) changes a word of the current CPU, as clones of
-/// [`Arc`] do.
-pub struct Weak<T> {
-    inner: NonNull<Inner<T>>,
-}
-
 impl<T> ArcOwner<T> {
     /// Moves the value to the heap.
     pub fn new(value: T) -> Self {
@@ -102,17 +90,11 @@ impl<T> ArcOwner<T> {
         unsafe { share(this.inner) }
     }
 
-    /// Returns a pointer that does not keep the value alive.
-    pub fn downgrade(this: &Self) -> Weak<T> {
-        // SAFETY: as above.
-        unsafe { downgrade(this.inner) }
-    }
-
     /// Waits for all clones to be gone, and gives the value back: [`IntoInner::wait`] blocks, and [`IntoInner`] is a
     /// future.
     ///
-    /// Kills the count at once. Until all clones are gone, others can be made of them, and of [`Weak`]s. If the
-    /// result is dropped, the last clone drops the value.
+    /// Kills the count at once. Until all clones are gone, others can be made of them. If the result is dropped, the
+    /// last clone drops the value.
     ///
     /// # Panics
     ///
@@ -133,26 +115,15 @@ impl<T> Drop for ArcOwner<T> {
         // SAFETY: the initial reference is there, which the kill puts.
         if let Killed::Zero(_) = unsafe { count(self.inner) }.kill(false) {
             // SAFETY: this thread has found zero, and the value is not kept.
-            unsafe { dispose(self.inner) };
+            drop(unsafe { own(self.inner) });
         }
     }
 }
 
 impl<T> Arc<T> {
-    /// Returns a pointer that does not keep the value alive.
-    pub fn downgrade(this: &Self) -> Weak<T> {
-        // SAFETY: `this` is a reference.
-        unsafe { downgrade(this.inner) }
-    }
-
     /// Returns `true` if both point to the same value.
     pub fn ptr_eq(this: &Self, other: &Self) -> bool {
         this.inner == other.inner
-    }
-
-    /// Returns the address of the value.
-    pub fn as_ptr(this: &Self) -> *const T {
-        &raw const **this
     }
 }
 
@@ -175,46 +146,6 @@ impl<T> Drop for Arc<T> {
     }
 }
 
-impl<T> Weak<T> {
-    /// Returns a pointer to the value, or `None` if the owner and all clones are gone.
-    ///
-    /// ```
-    /// use stillpoint::percpu::ArcOwner;
-    ///
-    /// let owner = ArcOwner::new(5);
-    /// let weak = ArcOwner::downgrade(&owner);
-    /// let clone = weak.upgrade().expect("there is an owner");
-    /// drop(owner);
-    /// assert_eq!(*clone, 5);
-    /// assert!(weak.upgrade().is_some());
-    /// drop(clone);
-    /// assert!(weak.upgrade().is_none());
-    /// ```
-    pub fn upgrade(&self) -> Option<Arc<T>> {
-        // SAFETY: the block is there (2).
-        unsafe { count(self.inner) }.get_unless_zero().then(|| Arc { inner: self.inner, value: PhantomData })
-    }
-
-    /// Returns `true` if both are of the same value.
-    pub fn ptr_eq(&self, other: &Self) -> bool {
-        self.inner == other.inner
-    }
-}
-
-impl<T> Clone for Weak<T> {
-    fn clone(&self) -> Self {
-        // SAFETY: the block is there (2).
-        unsafe { downgrade(self.inner) }
-    }
-}
-
-impl<T> Drop for Weak<T> {
-    fn drop(&mut self) {
-        // SAFETY: it is one of those that `weak` counts.
-        unsafe { release(self.inner) };
-    }
-}
-
 /// # Safety
 ///
 /// There is a reference.
@@ -223,19 +154,6 @@ unsafe fn share<T>(inner: NonNull<Inner<T>>) -> Arc<T> {
     // SAFETY: the caller's contract.
     unsafe { count(inner) }.get();
     Arc { inner, value: PhantomData }
-}
-
-/// # Safety
-///
-/// The block is there.
-unsafe fn downgrade<T>(inner: NonNull<Inner<T>>) -> Weak<T> {
-    // Relaxed: the caller keeps the block.
-    // SAFETY: the caller's contract.
-    if unsafe { weak(inner) }.fetch_add(1, Relaxed) > MAX_WEAK {
-        // As `std::sync::Weak`: so many were leaked that the number would soon wrap around.
-        abort();
-    }
-    Weak { inner }
 }
 
 /// What an owner and an `Arc` have in common.
@@ -287,13 +205,6 @@ macro_rules! pointer {
 pointer!(ArcOwner);
 pointer!(Arc);
 
-// SAFETY: makes `Arc`s in any thread.
-unsafe impl<T: Send + Sync> Send for Weak<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Weak<T> {}
-impl<T: RefUnwindSafe> UnwindSafe for Weak<T> {}
-impl<T: RefUnwindSafe> RefUnwindSafe for Weak<T> {}
-
 impl<T: Default> Default for ArcOwner<T> {
     fn default() -> Self {
         Self::new(T::default())
@@ -303,11 +214,5 @@ impl<T: Default> Default for ArcOwner<T> {
 impl<T> From<T> for ArcOwner<T> {
     fn from(value: T) -> Self {
         Self::new(value)
-    }
-}
-
-impl<T> fmt::Debug for Weak<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(Weak)")
     }
 }

@@ -1,15 +1,11 @@
 //! The block that an [`ArcOwner`](super::ArcOwner) and its [`Arc`](super::Arc)s share: the count, and the value.
 //!
-//! # Invariants
+//! # Invariant
 //!
-//! 1. The value is there while the count is not zero. Then it belongs to the [`IntoInner`](super::IntoInner) that the
-//!    count keeps it for, or else to the thread that finds zero.
-//! 2. The block is there while `weak` is not zero. That counts the [`Weak`](super::Weak)s, and 1 for all references
-//!    together, which is given up with the value.
+//! The block is there while the count is not zero. Then it belongs to the [`IntoInner`](super::IntoInner) that the
+//! count keeps the value for, or else to the thread that finds zero.
 
-use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering::*, fence};
 
 use super::count::{Count, FoundZero};
 use super::zero;
@@ -19,15 +15,13 @@ use super::zero;
 pub struct Inner<T> {
     /// First: its address is that of the block.
     count: Count,
-    weak: AtomicUsize,
-    pub value: ManuallyDrop<T>,
+    pub value: T,
 }
 
 impl<T> Inner<T> {
     /// Moves a value to the heap, with the initial reference.
     pub fn new(value: T) -> NonNull<Self> {
-        let (weak, value) = (AtomicUsize::new(1), ManuallyDrop::new(value));
-        NonNull::from(Box::leak(Box::new(Self { count: Count::new(), weak, value })))
+        NonNull::from(Box::leak(Box::new(Self { count: Count::new(), value })))
     }
 }
 
@@ -42,12 +36,6 @@ pub unsafe fn count<'a, T>(inner: NonNull<Inner<T>>) -> &'a Count {
     unsafe { &(*inner.as_ptr()).count }
 }
 
-/// As [`count`].
-pub unsafe fn weak<'a, T>(inner: NonNull<Inner<T>>) -> &'a AtomicUsize {
-    // SAFETY: the caller's contract.
-    unsafe { &(*inner.as_ptr()).weak }
-}
-
 /// Does what follows zero.
 ///
 /// # Safety
@@ -60,54 +48,17 @@ pub unsafe fn found<T>(zero: FoundZero, inner: NonNull<Inner<T>>) {
         // The block may be gone: only the address of the count is used.
         zero::found(zero, inner.as_ptr().cast_const().cast());
     } else {
-        // SAFETY: the value belongs to this thread (1).
-        unsafe { dispose(inner) };
+        // SAFETY: the block belongs to this thread.
+        drop(unsafe { own(inner) });
     }
 }
 
-/// Drops the value, and gives up the block, also if the destructor panics.
+/// Takes back the block, with the value. Where it is dropped the value is, too.
 ///
 /// # Safety
 ///
-/// The value belongs to the caller (1).
-pub unsafe fn dispose<T>(inner: NonNull<Inner<T>>) {
-    struct Block<T>(NonNull<Inner<T>>);
-    impl<T> Drop for Block<T> {
-        fn drop(&mut self) {
-            // SAFETY: `weak` counts all references as one, and there is none any more.
-            unsafe { release(self.0) };
-        }
-    }
-    let block = Block(inner);
-    // SAFETY: the caller's contract; dropped once. The rest of the block stays shared.
-    unsafe { ManuallyDrop::drop(&mut (*block.0.as_ptr()).value) };
-}
-
-/// Takes the value, and gives up the block.
-///
-/// # Safety
-///
-/// As for [`dispose`].
-pub unsafe fn take<T>(inner: NonNull<Inner<T>>) -> T {
-    // SAFETY: as in `dispose`.
-    unsafe {
-        let value = ManuallyDrop::take(&mut (*inner.as_ptr()).value);
-        release(inner);
-        value
-    }
-}
-
-/// Gives up what `weak` counts as one. The last one frees the block.
-///
-/// # Safety
-///
-/// The caller does not use the block any more.
-pub unsafe fn release<T>(inner: NonNull<Inner<T>>) {
-    // Release: the last use of the block; pairs with the Acquire below, in the thread that frees it.
-    // SAFETY: the block is there (2).
-    if unsafe { weak(inner) }.fetch_sub(1, Release) == 1 {
-        fence(Acquire);
-        // SAFETY: made by a box. The value is in a `ManuallyDrop`.
-        drop(unsafe { Box::from_raw(inner.as_ptr()) });
-    }
+/// The block belongs to the caller.
+pub unsafe fn own<T>(inner: NonNull<Inner<T>>) -> Box<Inner<T>> {
+    // SAFETY: made by a box; the caller's contract.
+    unsafe { Box::from_raw(inner.as_ptr()) }
 }

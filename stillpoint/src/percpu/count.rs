@@ -137,7 +137,8 @@ impl Count {
     #[inline(never)]
     #[track_caller]
     fn get_slow(&self) {
-        assert!(self.get_unless_zero_slow(), "a reference was taken from a count that is zero");
+        let got = self.add_to_word(ONE) || self.get_if(|count| references(count) > 0);
+        assert!(got, "a reference was taken from a count that is zero");
     }
 
     /// Gets a reference, unless the count has been killed.
@@ -151,19 +152,6 @@ impl Count {
     #[inline(never)]
     fn try_get_slow(&self) -> bool {
         self.add_to_word(ONE) || self.get_if(|count| count & KILLED == 0)
-    }
-
-    /// Gets a reference, unless the count is zero.
-    #[inline(always)]
-    #[must_use]
-    pub fn get_unless_zero(&self) -> bool {
-        self.word.try_add_open(&self.count, ONE) || self.get_unless_zero_slow()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn get_unless_zero_slow(&self) -> bool {
-        self.add_to_word(ONE) || self.get_if(|count| references(count) > 0)
     }
 
     fn get_if(&self, may_get: impl Fn(u64) -> bool) -> bool {

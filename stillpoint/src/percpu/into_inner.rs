@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use core::task::{Context, Poll};
 use std::time::Duration;
 
-use super::arc_inner::{Inner, count, dispose, take};
+use super::arc_inner::{Inner, count, own};
 use super::zero::{self, WaiterId};
 
 /// Waits until all clones of a value are gone, and gives it back: see
@@ -99,7 +99,7 @@ impl<T> IntoInner<T> {
         zero::forget(unsafe { count(inner) }, &mut self.id);
         self.inner = None;
         // SAFETY: the count is zero and keeps the value, which is taken once.
-        unsafe { take(inner) }
+        unsafe { own(inner) }.value
     }
 }
 
@@ -122,7 +122,7 @@ impl<T> Drop for IntoInner<T> {
                 // SAFETY: as in `wait`. After this the last clone may free the block.
                 if unsafe { count(self.0) }.abandon() {
                     // SAFETY: the count is zero, and has kept the value for this.
-                    unsafe { dispose(self.0) };
+                    drop(unsafe { own(self.0) });
                 }
             }
         }

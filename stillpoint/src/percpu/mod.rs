@@ -86,7 +86,7 @@ mod words;
 mod zero;
 
 #[cfg(feature = "percpu")]
-pub use arc::{Arc, ArcOwner, Weak};
+pub use arc::{Arc, ArcOwner};
 #[cfg(feature = "percpu")]
 pub use counter::Counter;
 #[cfg(feature = "percpu")]

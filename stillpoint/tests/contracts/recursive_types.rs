@@ -42,7 +42,6 @@ recursive! {
     arc_cache: is_sent, Option<Cache<Arc<ArcCell<Option<Arc<Node>>>>, Option<Arc<Node>>>>;
     percpu_arc: is_shared, Option<percpu::Arc<Node>>;
     percpu_owner: is_shared, Option<ArcOwner<Node>>;
-    percpu_weak: is_shared, percpu::Weak<Node>;
     percpu_pool: is_shared, Pool<Node>;
     mutex: is_shared, Mutex<Option<Box<Node>>>;
     rwlock: is_shared, RwLock<Option<Box<Node>>>;
