@@ -41,37 +41,6 @@ fn unprotected_values_are_freed_beside_a_protected_one() {
 }
 
 #[test]
-fn pointer_that_protects_another_value_gives_up_the_first() {
-    own!(hazard Own, DROPS);
-    let values = [(); 2].map(|()| Rcu::new_in(Tracked(&DROPS), Own));
-    let mut pointer = HazardPointer::new();
-    pointer.protect(&values[0]);
-    pointer.protect(&values[1]);
-    values.iter().for_each(|value| drop(value.replace(Tracked(&DROPS))));
-    Own.barrier();
-    assert_eq!(DROPS.load(Acquire), 1);
-    drop(pointer);
-    Own.barrier();
-    assert_eq!(DROPS.load(Acquire), 2);
-}
-
-#[test]
-fn two_pointers_of_one_value_each_protect_it() {
-    own!(hazard Own, DROPS);
-    let value = Rcu::new_in(Tracked(&DROPS), Own);
-    let [mut first, mut second] = HazardPointer::array();
-    first.protect(&value);
-    second.protect(&value);
-    drop(value.replace(Tracked(&DROPS)));
-    drop(first);
-    Own.barrier();
-    assert_eq!(DROPS.load(Acquire), 0);
-    drop(second);
-    Own.barrier();
-    assert_eq!(DROPS.load(Acquire), 1);
-}
-
-#[test]
 fn null_and_tags_are_returned_as_they_are() {
     own!(hazard Own);
     let next: Atomic<u64, Own> = Atomic::null();

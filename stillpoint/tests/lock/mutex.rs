@@ -10,23 +10,6 @@ use support::signals::{install, send_to, this_thread};
 const THREADS: usize = 8;
 
 #[test]
-fn threads_exclude_each_other() {
-    let _running = deadline();
-    let (total, times) = (Mutex::new((0, 0)), repetitions(20_000));
-    in_threads(THREADS, |_| {
-        for n in 0..times {
-            let mut total = total.lock();
-            total.0 += 1;
-            // A pause, in which other threads arrive.
-            (0..n % 64).for_each(|_| std::hint::spin_loop());
-            total.1 += 1;
-            assert_eq!(total.0, total.1);
-        }
-    });
-    assert_eq!(total.into_inner().0, THREADS * times);
-}
-
-#[test]
 fn timed_wait_times_out_and_leaves_the_queue() {
     let _running = deadline();
     let lock = Mutex::new(0);

@@ -13,7 +13,7 @@ const THREADS: usize = 8;
 pub const SHORT: Duration = Duration::from_millis(1);
 
 /// Returns a lock whose gate is open: enough reads without a write have opened it.
-pub fn opened<T>(value: T) -> RwLock<T> {
+fn opened<T>(value: T) -> RwLock<T> {
     let lock = RwLock::new(value);
     (0..4000).for_each(|_| drop(lock.read()));
     lock

@@ -68,25 +68,6 @@ fn registered_and_unregistered_threads_share_a_counter() {
     assert_eq!(counter.get(), 8 * rounds);
 }
 
-#[cfg(not(stillpoint_portable))]
-#[test]
-fn thread_that_loses_its_registration_uses_the_fallback() {
-    let counter = Counter::<u64>::new();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for _ in 0..1000 {
-                counter.add(1);
-            }
-            rseq::unregister();
-            for _ in 0..1000 {
-                counter.add(1);
-            }
-            assert!(percpu::cpu() < percpu::report().cpus());
-        });
-    });
-    assert_eq!(counter.get(), 2000);
-}
-
 #[test]
 fn counters_count_and_wrap_in_every_integer_of_64_bits() {
     static LEVEL: Counter<i64> = Counter::new();

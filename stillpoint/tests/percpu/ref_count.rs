@@ -236,17 +236,6 @@ fn wakers_run_outside_of_locks() {
 }
 
 #[test]
-fn panic_inside_a_request_puts_its_reference() {
-    let count = RefCount::new();
-    panic_of(|| {
-        let _request = count.try_enter();
-        panic!("in a request");
-    });
-    count.kill();
-    assert!(count.is_zero());
-}
-
-#[test]
 fn killed_count_gives_its_word_back_once() {
     let with_one = || {
         let count = RefCount::new();
