@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use stillpoint::rcu;
 use stillpoint_collections::HashMap;
-use stillpoint_collections::hash_map::{Compute, Operation};
+use stillpoint_collections::hash_map::Operation;
 use support::deadline::deadline;
 
 /// A map whose key 1 other threads change while it lives.
@@ -66,20 +66,6 @@ const MOST: u32 = 200;
 fn count(calls: &Cell<u32>) {
     calls.set(calls.get() + 1);
     assert!(calls.get() < MOST, "the operation loses for ever");
-}
-
-#[test]
-fn slow_compute_succeeds_beside_fast_writers() {
-    let _running = deadline();
-    beside_writers(|busy| {
-        let (calls, guard) = (Cell::new(0), rcu::enter());
-        let remove = |_: Option<(&u32, &u64)>| {
-            count(&calls);
-            busy.wait_for_change(SLOW);
-            Operation::<_, ()>::Remove
-        };
-        assert!(matches!(busy.map.compute(&1, remove, &guard), Compute::Removed(Some(_))));
-    });
 }
 
 #[test]

@@ -261,21 +261,6 @@ fn last_of_two_leaving_readers_wakes_the_writer() {
     });
 }
 
-/// The writer is not woken for good by a reader that it does not wait for.
-#[test]
-fn late_reader_does_not_let_the_writer_in() {
-    check(0, 2, || {
-        let guarded = Guarded::<OpensAtOnce>::open();
-        guarded.begin_read();
-        race_reader(&guarded, Guarded::write, |guarded| {
-            if guarded.lock.lock_shared::<false>(Timeout::Immediate) {
-                guarded.lock.unlock_shared();
-            }
-            guarded.end_read();
-        });
-    });
-}
-
 #[test]
 fn waiting_readers_are_admitted_and_woken() {
     check(0, 2, || {
