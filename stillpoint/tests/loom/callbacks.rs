@@ -20,8 +20,10 @@ use stillpoint::reclaim::domain::{RawDomain, Work};
 use stillpoint::reclaim::hazards::Hazards;
 use stillpoint::reclaim::pool::state::Submitted;
 use stillpoint::reclaim::queue::{PushAction, Queue};
+use stillpoint::reclaim::worker::state::CallbackWorker;
 use stillpoint::slots::record::Records;
 use stillpoint::sync::event_count::EventCount;
+use stillpoint::sync::model::set_now;
 
 /// Two owners at most; each has a count of its callbacks that have run.
 pub struct Shared {
@@ -201,13 +203,20 @@ impl Domain {
     fn time_is_up(&self) {
         let task = self.0.parked.lock().unwrap().take();
         if task.is_some() {
-            self.0.state.core.work.callbacks.resume(self);
+            self.callbacks().resume(self);
         }
+    }
+
+    /// A domain for which so many workers cannot be started.
+    fn that_refuses(workers: u64) -> Self {
+        let domain = Self::new();
+        domain.0.refused.store(workers, Relaxed);
+        domain
     }
 
     fn with_limit(count: u64) -> Self {
         let domain = Self::new();
-        domain.0.state.core.work.callbacks.set_limits(Limits { count, ..Limits::default() });
+        domain.callbacks().set_limits(Limits { count, ..Limits::default() });
         domain
     }
 
@@ -222,7 +231,7 @@ impl Domain {
 
     fn defer_free(&self, own: Own, kind: Kind, value: *const Value) {
         let action = self.push(own, kind, value);
-        self.0.state.core.work.callbacks.notify(self);
+        self.callbacks().notify(self);
         match action {
             PushAction::None => {}
             PushAction::ReclaimSome => self.reclaim_some(own),
@@ -236,12 +245,12 @@ impl Domain {
     }
 
     pub fn reclaim_some(&self, own: Own) {
-        self.0.state.core.work.callbacks.reclaim_some(own.queue, self);
+        self.callbacks().reclaim_some(own.queue, self);
     }
 
     fn flush(&self, own: Own) {
         OWN.with(|cell| cell.set(Some(own.reader)));
-        self.0.state.core.work.callbacks.flush(own.queue, self);
+        self.callbacks().flush(own.queue, self);
     }
 
     /// Replaces the published value and frees the old one after a grace period.
@@ -253,6 +262,10 @@ impl Domain {
     /// How many callbacks of the queue have run; the caller must have waited for them.
     fn count(&self, queue: usize) -> u64 {
         self.0.counts[queue].get()
+    }
+
+    fn callbacks(&self) -> &CallbackWorker {
+        &self.0.state.core.work.callbacks
     }
 
     /// Returns when all workers have ended.
@@ -401,6 +414,36 @@ fn callback_is_found_whenever_the_domain_is_parked() {
     });
 }
 
+#[test]
+fn later_pushes_do_not_postpone_the_task_of_a_parked_domain() {
+    check(0, 0, || {
+        let domain = Domain::that_parks();
+        domain.0.refused.store(100, Relaxed);
+        set_now(0);
+        domain.callbacks().notify(&domain);
+        let due = *domain.0.parked.lock().unwrap();
+        assert!(due.is_some(), "the domain is parked");
+        set_now(1000);
+        domain.callbacks().notify(&domain);
+        assert_eq!(*domain.0.parked.lock().unwrap(), due);
+    });
+}
+
+#[test]
+fn callbacks_left_without_a_worker_run_in_the_caller_unless_the_fence_is_denied() {
+    for is_denied in [0, 1] {
+        check(0, 0, move || {
+            let domain = Domain::that_refuses(100);
+            domain.0.denied.store(is_denied, Relaxed);
+            let own = domain.register();
+            (0..2).for_each(|_| _ = domain.push(own, Call, null()));
+            domain.callbacks().run_left(&domain);
+            assert_eq!(own.queue.completed(), if is_denied == 0 { 2 } else { 0 });
+            assert!(domain.callbacks().state.has_no_worker());
+        });
+    }
+}
+
 /// Refutes: freed-without-notify
 #[test]
 fn throttled_caller_wakes_when_another_owner_reclaims() {
@@ -445,6 +488,22 @@ fn throttled_caller_waits_until_the_backlog_shrinks() {
         let own = domain.register();
         domain.run(|domain| [Call, Free].into_iter().for_each(|kind| domain.defer(own, kind)));
         assert_eq!(domain.count(0), 2);
+    });
+}
+
+#[test]
+fn failed_grace_period_lets_a_throttled_caller_go() {
+    check(0, 1, || {
+        let domain = Domain::with_limit(0);
+        let own = domain.register();
+        domain.0.denied.store(1, Relaxed);
+        let _ = domain.push(own, Call, null());
+        domain.callbacks().report(own.queue);
+        assert!(domain.callbacks().throttle_above_limit(None, &domain));
+        domain.0.denied.store(0, Relaxed);
+        // A round that was under way may fail still.
+        while domain.barrier().is_err() {}
+        domain.join();
     });
 }
 

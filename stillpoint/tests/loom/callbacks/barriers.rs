@@ -10,24 +10,17 @@ use support::model::*;
 
 impl Domain {
     pub fn barrier(&self) -> Result<(), Denied> {
-        self.0.state.core.work.callbacks.barrier(self)
+        self.callbacks().barrier(self)
     }
 
     /// As the future of a barrier, blocked on.
     fn barrier_async(&self) -> Result<(), Denied> {
         let (mut id, mut end) = (0, PollResult::Pending);
         block_on(None, |waker| {
-            end = self.0.state.core.work.callbacks.poll_barrier(&mut id, waker, self);
+            end = self.callbacks().poll_barrier(&mut id, waker, self);
             end != PollResult::Pending
         });
         if end == PollResult::Dismissed { self.barrier() } else { Ok(()) }
-    }
-
-    /// A domain for which so many workers cannot be started.
-    fn that_refuses(workers: u64) -> Self {
-        let domain = Self::new();
-        domain.0.refused.store(workers, Relaxed);
-        domain
     }
 }
 
@@ -72,7 +65,7 @@ fn barrier_returns_beside_a_thread_that_polls() {
         let own = domain.register();
         let poll = move |domain: &Domain| {
             domain.defer(own, Call);
-            while domain.0.state.core.work.callbacks.poll(domain) {
+            while domain.callbacks().poll(domain) {
                 thread::yield_now();
             }
         };

@@ -13,12 +13,12 @@ impl Domain {
     /// As the future, blocked on.
     fn below_limit(&self) {
         let (mut id, mut failures) = (0, None);
-        let callbacks = &self.0.state.core.work.callbacks;
+        let callbacks = self.callbacks();
         block_on(None, |waker| callbacks.poll_limited(&mut id, &mut failures, waker, self));
     }
 
     fn is_below_limit(&self) -> bool {
-        !self.0.state.core.work.callbacks.backlog.above_limit()
+        !self.callbacks().backlog.above_limit()
     }
 
     /// Above its limit, by two callbacks that no worker runs, but their owner may.
@@ -32,7 +32,7 @@ impl Domain {
     }
 
     fn set_limit(&self, count: u64) {
-        self.0.state.core.work.callbacks.set_limits(Limits { count, ..Limits::default() });
+        self.callbacks().set_limits(Limits { count, ..Limits::default() });
     }
 }
 
@@ -59,7 +59,7 @@ fn future_is_woken_when_the_worker_frees_below_the_limit() {
         let own = domain.register();
         domain.run(|domain| {
             let _ = domain.push(own, Call, null());
-            domain.0.state.core.work.callbacks.report(own.queue);
+            domain.callbacks().report(own.queue);
             domain.below_limit();
             assert!(domain.is_below_limit());
         });
@@ -74,7 +74,7 @@ fn dropped_future_wakes_the_next_one_below_the_limit() {
         let (domain, own) = Domain::above_limit();
         domain.race_owners(Domain::below_limit, move |domain| {
             let (mut id, mut failures) = (0, None);
-            let callbacks = &domain.0.state.core.work.callbacks;
+            let callbacks = domain.callbacks();
             assert!(!callbacks.poll_limited(&mut id, &mut failures, Waker::noop(), domain));
             domain.flush(own);
             callbacks.leave_limited(&mut id);
@@ -89,7 +89,7 @@ fn future_is_ready_when_no_worker_starts() {
         domain.0.refused.store(100, Relaxed);
         let own = domain.register();
         let _ = domain.push(own, Call, null());
-        domain.0.state.core.work.callbacks.report(own.queue);
+        domain.callbacks().report(own.queue);
         domain.race(Domain::below_limit, |domain| domain.below_limit());
         domain.barrier().unwrap();
     });
