@@ -218,8 +218,8 @@
 //!     let value = Rcu::new_in(Old(dropped.clone()), domain.clone());
 //!     let guard = domain.enter();
 //!     let old = value.load(&guard);
-//!     let retired = value.replace(Old(Arc::default())).start(); // the grace period begins now
-//!     assert!(!retired.is_elapsed() && !old.0.load(SeqCst));
+//!     let retired = value.replace(Old(Arc::default()));
+//!     assert!(!old.0.load(SeqCst));
 //!     drop(guard);
 //!     drop(retired.await);
 //!     assert!(dropped.load(SeqCst));

@@ -20,8 +20,7 @@ use crate::reclaim::domain::reader_outside;
 /// A value that is no longer published, but may still have readers.
 ///
 /// Drop it: the value is then dropped after a grace period, and this may block, as in [`retire`](super::retire). Or
-/// take the value back when its readers are gone: [`wait`](Self::wait) for them, `.await` them, or
-/// [`start`](Self::start) the grace period and look later whether it has ended.
+/// take the value back when its readers are gone: [`wait`](Self::wait) for them, or `.await` them.
 ///
 /// ```
 /// use stillpoint::rcu::Rcu;
@@ -112,34 +111,6 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
         *unsafe { self.into_box() }
     }
 
-    /// Starts a grace period, after which [`Reclaim::try_take`] returns the value without blocking.
-    ///
-    /// Does not block, but may start a thread, as [`GracePeriod::start`].
-    ///
-    /// ```
-    /// use stillpoint::rcu::Rcu;
-    ///
-    /// let current = Rcu::new(1);
-    /// let mut leaving = vec![current.replace(2).start(), current.replace(3).start()];
-    ///
-    /// // Now and then:
-    /// while !leaving.is_empty() {
-    ///     let (elapsed, rest): (Vec<_>, _) = leaving.into_iter().partition(|old| old.is_elapsed());
-    ///     leaving = rest;
-    ///     for old in elapsed {
-    ///         let old = old.try_take().expect("its readers are gone");
-    ///         assert!(old < 3);
-    ///     }
-    /// }
-    /// ```
-    #[track_caller]
-    pub fn start(self) -> Reclaim<T, D>
-    where
-        D: Domain<Hazards = ()>,
-    {
-        Reclaim::new(GracePeriod::start_in(self.domain.clone()), self)
-    }
-
     /// Drops the value after a grace period, as dropping `self` does, with [`DeferOptions`].
     pub fn retire_with(self, options: DeferOptions) {
         let this = ManuallyDrop::new(self);
@@ -198,24 +169,21 @@ impl<T: Send + 'static, D: Domain<Hazards = ()>> IntoFuture for Retired<T, D> {
     }
 }
 
-/// A [`Retired`] value and the [`GracePeriod`] after which it has no readers: the future of the value.
-///
-/// Returned by [`Retired::start`], and by `.await` on a [`Retired`]. If it is dropped, the value is retired: it is
-/// dropped after a grace period.
+/// The future of a [`Retired`] value: ready when the value has no readers. If it is dropped, the value is retired.
 ///
 /// # Panics
 ///
-/// Polling panics inside a section of the domain, as for a [`GracePeriod`](GracePeriod#panics). All functions panic
-/// after a poll has returned the value.
+/// Polling panics inside a section of the domain, as for a [`GracePeriod`](GracePeriod#panics), and after a poll has
+/// returned the value.
 #[must_use = "dropping it retires the value"]
-pub struct Reclaim<T: ?Sized + Send + 'static, D: Domain = Global> {
+pub struct Reclaim<T: Send + 'static, D: Domain = Global> {
     /// Its cookie is taken after the value was unpublished, as only `new` makes this.
     elapse: Elapse<D>,
     /// None after a poll has returned the value.
     retired: Option<Retired<T, D>>,
 }
 
-impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
+impl<T: Send + 'static, D: Domain> Reclaim<T, D> {
     /// The caller takes the cookie, of the domain of `retired`, while it has `retired`. The unpublication thus
     /// happens before: whichever thread did it, `retired` came from there. So the Release in [`SharedSeq::snapshot`]
     /// publishes it to the grace period.
@@ -224,24 +192,6 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
     #[track_caller]
     fn new(period: GracePeriod<D>, retired: Retired<T, D>) -> Self {
         Self { elapse: period.into_future(), retired: Some(retired) }
-    }
-
-    /// Returns `true` once the value has no readers. Takes one load, and may be called anywhere.
-    pub fn is_elapsed(&self) -> bool {
-        self.elapse.period.is_elapsed()
-    }
-
-    /// Returns the value if it has no readers. Takes one load, and may be called anywhere.
-    ///
-    /// # Errors
-    ///
-    /// Returns `self` if the grace period has not ended.
-    #[track_caller]
-    pub fn try_take(mut self) -> Result<T, Self>
-    where
-        T: Sized,
-    {
-        if self.is_elapsed() { Ok(*self.take()) } else { Err(self) }
     }
 
     /// The grace period has ended.
@@ -262,7 +212,7 @@ impl<T: Send + 'static, D: Domain> Future for Reclaim<T, D> {
     }
 }
 
-impl<T: ?Sized + Send + 'static, D: Domain> fmt::Debug for Reclaim<T, D> {
+impl<T: Send + 'static, D: Domain> fmt::Debug for Reclaim<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reclaim").finish_non_exhaustive()
     }

@@ -83,7 +83,6 @@ fn awaiting_inside_a_section_is_refused_with_its_place() {
     await_refused!("a GracePeriod", async { GracePeriod::now_in(Own).await });
     await_refused!("a barrier", Own.barrier_async());
     await_refused!("a Retired", async { number.replace(2).await });
-    await_refused!("a Retired", number.replace(2).start());
 }
 
 #[test]

@@ -205,28 +205,27 @@ fn values_are_dropped_once_however_they_are_disposed_of() {
 
         // Futures that are dropped before and after they are polled.
         drop(value.replace(fresh()).into_future());
-        drop(value.replace(fresh()).start());
         wait();
-        assert_eq!(dropped(), 3);
+        assert_eq!(dropped(), 2);
         let mut polled = value.replace(fresh()).into_future();
         let first = poll(&mut polled, Waker::noop());
         drop((polled, first));
         wait();
-        assert_eq!(dropped(), 4);
+        assert_eq!(dropped(), 3);
 
         let mut finished = value.replace(fresh()).into_future();
         drop(block_on(&mut finished));
-        assert_eq!(dropped(), 5);
+        assert_eq!(dropped(), 4);
         let again = catch_unwind(AssertUnwindSafe(|| drop(poll(&mut finished, Waker::noop()))));
         assert_eq!(message(&*again.unwrap_err()), "the value has been returned already");
         drop(finished);
 
         // A future that is dropped when it could return the value.
-        let elapsed = value.replace(fresh()).start();
-        until(|| elapsed.is_elapsed());
+        let elapsed = value.replace(fresh()).into_future();
+        value.domain().synchronize();
         drop(elapsed);
         wait();
-        assert_eq!(dropped(), 6);
+        assert_eq!(dropped(), 5);
 
         // One that is dropped unpublished, and one that is not even made.
         let panic =
@@ -238,9 +237,9 @@ fn values_are_dropped_once_however_they_are_disposed_of() {
             });
         };
         exchange();
-        assert_eq!(dropped(), 7);
+        assert_eq!(dropped(), 6);
         drop(value);
-        assert_eq!(dropped(), 8);
+        assert_eq!(dropped(), 7);
     }
     each_flavour!(check);
 }
@@ -286,7 +285,7 @@ fn panicking_destructors_lose_no_other_value() {
         // In the caller.
         let other = std::mem::ManuallyDrop::new(Bomb(drops));
         panics(&mut || drop(value.swap(bomb()).wait()));
-        panics(&mut || drop(block_on(value.swap(bomb()).start())));
+        panics(&mut || drop(block_on(value.swap(bomb()))));
         panics(&mut || {
             value.domain().within(|section| {
                 let failed = value.compare_exchange(section, &other, bomb());
@@ -312,10 +311,7 @@ fn concurrent_futures_give_each_value_once() {
                 let value = &value;
                 scope.spawn(move || {
                     let values = writer * VALUES + 1..=(writer + 1) * VALUES;
-                    let (some, others): (Vec<_>, Vec<_>) = values.partition(|new| new % 2 == 0);
-                    let started: Vec<_> = some.into_iter().map(|new| value.replace(new).start()).collect();
-                    let awaited = others.into_iter().map(|new| block_on(value.replace(new).into_future()));
-                    awaited.chain(started.into_iter().map(block_on)).collect::<Vec<_>>()
+                    values.map(|new| block_on(value.replace(new))).collect::<Vec<_>>()
                 })
             });
             writers.into_iter().flat_map(|writer| writer.join().expect("the writer ends")).collect()
@@ -323,47 +319,6 @@ fn concurrent_futures_give_each_value_once() {
         returned.push(value.into_inner());
         returned.sort_unstable();
         assert!(returned.into_iter().eq(0..=THREADS * VALUES));
-    }
-    each_flavour!(check);
-}
-
-#[test]
-fn taking_before_the_readers_have_left_returns_the_value_later() {
-    fn check<F: Flavour>() {
-        let value = Rcu::new_in(1, F::make());
-        let (send, receive) = mpsc::channel();
-        let (sent, leave) = mpsc::channel::<()>();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                // Moved into the thread: it ends if the test panics.
-                let (send, leave) = (send, leave);
-                value.domain().within(|section| {
-                    let seen = value.load(section);
-                    send.send(()).unwrap();
-                    let _ = leave.recv();
-                    assert_eq!(*seen, 1);
-                });
-            });
-            let sent = sent;
-            receive.recv().unwrap();
-            let (old, started) = (value.replace(2).into_future(), value.replace(3).start());
-            // Other grace periods do not count, as the reader keeps them from ending.
-            let later = GracePeriod::start_in(value.domain().clone());
-            let mut old = old.try_take().expect_err("it has a reader");
-            assert!(poll(&mut old, Waker::noop()).is_pending());
-            let mut started = started.try_take().expect_err("it has a reader");
-            assert!(!started.is_elapsed() && !later.is_elapsed());
-            drop(sent);
-            assert_eq!(block_on(old), 1);
-            let started = loop {
-                match started.try_take() {
-                    Ok(value) => break value,
-                    Err(early) => started = early,
-                }
-                thread::yield_now();
-            };
-            assert_eq!(started, 2);
-        });
     }
     each_flavour!(check);
 }
@@ -452,14 +407,14 @@ fn references_keep_the_value_and_print_it() {
         let (drops, _) = counter();
         let value = Rcu::new_in((String::from("old"), Tracked(drops)), domain.clone());
         let (all, part) = (value.read(), Ref::map(value.read(), |value| value.0.as_str()));
-        let retired = value.replace((String::from("new"), Tracked(counter().0))).start();
-        assert!(!retired.is_elapsed());
+        let old = value.replace((String::from("new"), Tracked(counter().0)));
+        let readers = GracePeriod::start_in(domain.clone());
         drop(all);
         assert_eq!((part.len(), format!("{part} {part:?}")), (3, "old \"old\"".into()));
-        let retired = retired.try_take().expect_err("it has a reader");
+        assert!(!readers.is_elapsed());
         assert_eq!(drops.load(Acquire), 0);
         drop(part);
-        drop(block_on(retired));
+        drop(old.wait());
         assert_eq!(drops.load(Acquire), 1);
         // A panic in `map` ends the section.
         let failing = || drop(Ref::map(value.read(), |_| -> &str { panic!("the closure failed") }));

@@ -93,18 +93,6 @@ fn no_read_after_awaiting() {
 }
 
 #[test]
-fn no_read_after_taking() {
-    stillpoint::domain! { struct Own; }
-    stress(Own, |value| {
-        let mut retired = value.replace(fresh()).start();
-        while let Err(early) = retired.try_take() {
-            retired = early;
-            thread::yield_now();
-        }
-    });
-}
-
-#[test]
 fn no_read_after_an_exchange() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| {
