@@ -91,23 +91,3 @@ fn take_requests(reader: &Reader) -> u32 {
     // and `blocks`.
     reader.exit_flags.fetch_and(!(WAKE_ON_EXIT | YIELD_ON_EXIT), AcqRel)
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::readers::sections::protocol::ReaderProtocol::Qsbr;
-
-    #[test]
-    fn only_threads_with_an_older_counter_block() {
-        static READERS: ThreadReaders<()> = ThreadReaders::new(Qsbr);
-        let reader = READERS.registry().claim().expect("there is memory");
-        READERS.thread_online(reader);
-        let counter = Qsbr.advance_counter(READERS.counter());
-        assert!(Qsbr.blocks(reader, counter));
-        READERS.quiescent_state(reader, READERS.current_counter());
-        assert!(!Qsbr.blocks(reader, counter), "it has reported");
-        READERS.thread_offline(reader);
-        assert!(!Qsbr.blocks(reader, Qsbr.advance_counter(READERS.counter())));
-        READERS.registry().release(reader);
-    }
-}

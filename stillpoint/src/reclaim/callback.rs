@@ -284,22 +284,6 @@ pub(crate) fn is_running(domain: *const ()) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-    #[test]
-    fn closures_of_every_size_run_once_and_are_dropped_once() {
-        let calls = Arc::new(AtomicUsize::new(0));
-        let (small, large) = (Arc::clone(&calls), (Arc::clone(&calls), [7_u8; 100]));
-        let callbacks = [
-            Callback::call(move || _ = small.fetch_add(1, Relaxed), None),
-            Callback::call(move || _ = large.0.fetch_add(large.1[99].into(), Relaxed), Some(0)),
-        ];
-        // SAFETY: there are no readers.
-        callbacks.into_iter().for_each(|callback| unsafe { assert!(callback.run().is_none()) });
-        assert_eq!(calls.load(Relaxed), 8);
-        assert_eq!(Arc::strong_count(&calls), 1);
-    }
 
     #[test]
     fn only_frees_without_destructors_are_free_only() {

@@ -277,30 +277,6 @@ fn retiring_a_null_pointer_does_nothing() {
     assert_eq!((Own.stats().queued, Own.stats().done), (0, 0));
 }
 
-/// Panics when it is dropped, and then counts that.
-struct Fragile(#[expect(dead_code, reason = "counts its drop")] Tracked);
-
-impl Drop for Fragile {
-    fn drop(&mut self) {
-        panic!("on purpose");
-    }
-}
-
-#[test]
-fn panicking_destructors_of_nodes_are_counted() {
-    own!(Own, DROPS);
-    let before = Own.stats().panics;
-    let guard = Own::enter();
-    let first: Atomic<Fragile, Own> = Atomic::new(Owned::new(Fragile(Tracked(&DROPS))));
-    // SAFETY: unlinked, and not linked again.
-    unsafe { Own.retire_shared(first.swap(Shared::null(), &guard), DeferOptions::new()) };
-    drop(guard);
-    Own.barrier();
-    // Panics are counted for the whole process, other tests included.
-    assert!(Own.stats().panics > before);
-    assert_eq!(DROPS.load(Acquire), 1);
-}
-
 #[test]
 fn pointers_are_formatted_without_their_nodes() {
     struct Opaque;

@@ -318,18 +318,3 @@ fn wakers_that_panic_or_block_do_not_delay_futures_below_the_limit() {
     drop(release);
     until(|| wakes.get() == 1);
 }
-
-#[test]
-fn raised_limit_wakes_futures() {
-    let _running = deadline();
-    let domain = srcu::Domain::new();
-    let end = above_limit(&domain);
-    let (wakes, waker) = Wakes::new();
-    let mut futures: Vec<_> = (0..100).map(|_| domain.below_limit()).collect();
-    futures.iter_mut().for_each(|future| assert!(poll(future, &waker).is_pending()));
-    domain.set_limits(Limits { blocks: false, ..Limits::default() });
-    until(|| wakes.get() == 100);
-    futures.iter_mut().for_each(|future| assert!(poll(future, &waker).is_ready()));
-    drop(end);
-    domain.barrier();
-}

@@ -17,14 +17,6 @@ fn update_inside_a_section_works() {
 }
 
 #[test]
-fn only_owner_may_change_and_take_the_value() {
-    let mut value = Rcu::new(vec![1]);
-    value.get_mut().push(2);
-    assert_eq!(*value.load(&rcu::enter()), [1, 2]);
-    assert_eq!(value.into_inner(), [1, 2]);
-}
-
-#[test]
 fn dropping_an_rcu_inside_a_section_does_not_wait() {
     own!(Own, DROPS);
     let value = Rcu::new_in(Tracked(&DROPS), Own);
@@ -35,28 +27,10 @@ fn dropping_an_rcu_inside_a_section_does_not_wait() {
 }
 
 #[test]
-fn retired_value_is_readable_until_freed() {
-    let _running = deadline();
-    let value = Rcu::new(String::from("old"));
-    let retired = value.replace(String::from("new"));
-    assert_eq!((retired.len(), retired.as_str()), (3, "old"));
-    assert_eq!(retired.wait(), "old");
-    assert_eq!(value.swap(Box::new(String::from("newer"))).wait(), "new");
-}
-
-#[test]
 fn rcu_converts_from_its_value_and_prints_it() {
     assert_eq!(Rcu::<u32>::default().into_inner(), 0);
     assert_eq!(Rcu::from("value").into_inner(), "value");
     let value = Rcu::new(5);
     assert_eq!(format!("{value:?}"), "Rcu(5)");
     assert!(format!("{:?}", value.replace(6)).starts_with("Retired"));
-}
-
-#[test]
-fn replaced_value_is_retired_with_options() {
-    stillpoint::domain! { struct Own; }
-    let _section = Own::enter();
-    Rcu::new_in(1, Own).replace(2).retire_with(DeferOptions::new().heap_bytes(1 << 16));
-    assert!(Own.stats().queued_bytes >= 1 << 16);
 }

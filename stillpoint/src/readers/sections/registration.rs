@@ -388,34 +388,3 @@ pub fn enter_or_nest(reader: &'static Reader, counter: &AtomicU64) -> bool {
     }
     is_registered
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    static REGISTRY: Registry<()> = Registry::new();
-
-    fn register(registration: &Registration) -> &'static Reader {
-        let owner = Owner { thread: 1, site: core::panic::Location::caller() };
-        registration.register(&REGISTRY, owner, true, |_| true).expect("there is memory")
-    }
-
-    #[test]
-    fn thread_that_is_registered_meanwhile_keeps_one_reader() {
-        let registration = Registration::new();
-        let reader = register(&registration);
-        assert!(!reader.is_exiting());
-        // As if a signal handler had come first.
-        assert!(ptr::eq(register(&registration), reader));
-        let free = REGISTRY.len();
-        let others = [(); 2].map(|()| REGISTRY.claim().expect("there is memory"));
-        assert_eq!(REGISTRY.len(), free + 1, "one reader was free");
-        others.into_iter().for_each(|reader| REGISTRY.release(reader));
-        // A destructor that comes later registers the thread again.
-        registration.end();
-        assert!(reader.is_exiting());
-        registration.leave_if_ended(&REGISTRY, |_| ());
-        assert!(register(&registration).is_exiting(), "reports say that the thread is about to end");
-        registration.leave_if_ended(&REGISTRY, |_| ());
-    }
-}
