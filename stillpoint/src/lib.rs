@@ -135,8 +135,8 @@ pub use sync::mutant;
 pub mod urcu {
     pub use crate::fence::backend::in_child as reset_fence_in_child;
     pub use crate::grace_period::counters::GpCounters;
+    pub use crate::grace_period::detector::StallDetector;
     pub use crate::grace_period::engine::{Engine, GpCookie, Leader, ReaderSet};
-    pub use crate::grace_period::stall::StallDetector;
     pub use crate::sync::ForkSafe;
     pub use crate::sync::native::{
         AtomicPtr, AtomicU32, AtomicU64, Futex32, Mutex, MutexGuard, budget, fence, has_normal_policy, now,

@@ -4,10 +4,8 @@ use core::borrow::Borrow;
 use core::future::Future;
 use core::mem::needs_drop;
 use core::panic::Location;
-use core::pin::Pin;
-use core::task::{Context, Poll};
 
-use super::below_limit::BelowLimit;
+use super::futures::{self, Barrier, BelowLimit};
 use super::options::{self, DeferOptions};
 use super::stats::Stats;
 use crate::grace_period::stall;
@@ -15,11 +13,7 @@ use crate::pointer::shared::Shared;
 use crate::pointer::thin::ThinPtr;
 use crate::reclaim::backlog::Limits;
 use crate::reclaim::callback::{Callback, is_any_running};
-use crate::reclaim::domain::{
-    Await, RawDomain, assert_may_wait, assert_may_wait_for_callbacks, must_do_without, reader_outside,
-    try_synchronize_patiently,
-};
-use crate::reclaim::poller::{PollResult, WaiterId, passes};
+use crate::reclaim::domain::{RawDomain, assert_may_wait, reader_outside, try_synchronize_patiently};
 
 /// A domain: readers, and the grace periods that wait for them and for no others.
 ///
@@ -280,11 +274,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     #[doc(alias = "rcu_barrier")]
     #[track_caller]
     fn barrier(&self) {
-        assert_may_wait_for_callbacks(self, "barrier()");
-        self.register_for_fork();
-        if (0..passes(self.hazards())).any(|_| self.work().callbacks.barrier(self).is_err()) {
-            panic!("barrier() would wait for ever: the kernel denies the heavy fence, which worked before");
-        }
+        futures::barrier(self);
     }
 
     /// Returns a future that waits until all callbacks have run that were deferred before its first poll.
@@ -310,7 +300,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// ```
     #[track_caller]
     fn barrier_async(&self) -> impl Future<Output = ()> + Send + Sync + Unpin + 'static {
-        Barrier { domain: self.clone(), id: 0, site: Location::caller(), has_run: false }
+        Barrier::new(self.clone(), Location::caller())
     }
 
     /// Sets the limits of the backlog, from now on: see [`Limits`].
@@ -407,45 +397,6 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// Returns the domain's counters since its first use.
     fn stats(&self) -> Stats {
         Stats::of(self)
-    }
-}
-
-/// The future of [`Domain::barrier_async`].
-struct Barrier<D: Domain> {
-    domain: D,
-    id: WaiterId,
-    /// Where it was made.
-    site: &'static Location<'static>,
-    has_run: bool,
-}
-
-impl<D: Domain> Future for Barrier<D> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Self { domain, id, site, has_run } = &mut *self;
-        assert_may_wait_for_callbacks(domain, Await("a barrier", site));
-        if !*has_run {
-            domain.register_for_fork();
-            match domain.work().callbacks.poll_barrier(id, context.waker(), domain) {
-                PollResult::Pending => {
-                    _ = must_do_without();
-                    return Poll::Pending;
-                }
-                PollResult::Ended => {}
-                PollResult::Dismissed => domain.barrier(),
-            }
-            *has_run = true;
-        }
-        Poll::Ready(())
-    }
-}
-
-impl<D: Domain> Drop for Barrier<D> {
-    fn drop(&mut self) {
-        if self.id != 0 {
-            self.domain.work().callbacks.rounds.remove(self.id);
-        }
     }
 }
 

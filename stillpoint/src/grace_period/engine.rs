@@ -29,8 +29,8 @@ use core::{cmp, hash};
 
 use super::audit::{AuditTicket, GpAudit};
 use super::counters::GpCounters;
+use super::detector::{StallDetector, Tried};
 use super::stall::StalledReaders;
-use super::stall::{StallDetector, Tried};
 use super::trace::GpSpan;
 use crate::probes::DomainId;
 use crate::sync::shared_seq::{SeqSnapshot, SharedSeq};

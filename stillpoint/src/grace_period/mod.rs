@@ -3,6 +3,7 @@
 
 pub mod audit;
 pub mod counters;
+pub mod detector;
 pub mod engine;
 pub mod stall;
 pub mod trace;

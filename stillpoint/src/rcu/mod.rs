@@ -39,7 +39,9 @@
 //! | [`RcuOption`] | a value that may be missing, and statics |
 //! | `Rcu<dyn Trait>`, `Rcu<[T]>`, `Rcu<str>` | a value without a size, from a `Box` |
 //! | [`Ref`] | a reference that brings its section with it |
-//! | [`Retired`], [`Reclaim`] | a value that has been replaced: drop it, wait for it, `.await` it, or poll |
+//! | [`Retired`], [`Reclaim`] | a value that has been replaced: drop it, wait for it, or `.await` it |
+//! | [`GracePeriod`] | a *cookie*, a number that stands for a grace period: take one after unpublishing something, and later poll it, wait for it with or without a timeout, or `.await` it on any executor |
+//! | [`Atomic`], [`Owned`], [`Shared`] | lists, maps and queues whose nodes threads link and unlink; [`retire_shared`] frees an unlinked node after a grace period |
 //!
 //! # Threads
 //!
@@ -63,22 +65,13 @@
 //! grace periods wait for their own readers only. The trait [`Domain`](crate::Domain) has the operations of all
 //! domains, for generic code.
 //!
-//! # Cookies
-//!
-//! A [`GracePeriod`] is a *cookie*: a number that stands for a grace period. Take one after unpublishing something;
-//! later poll it, wait for it with or without a timeout, or `.await` it on any executor.
-//!
 //! # Deferred callbacks
 //!
 //! [`call`] and [`retire`] run a callback or a destructor after a grace period; so does dropping a [`Retired`]. Each
 //! thread appends to its own queue, by a few plain stores. A worker thread, started by the first callback of the
-//! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, the grace
-//! periods that it leads begin at least a millisecond apart, so that a busy writer causes a few thousand interrupts a
-//! second on each CPU, not tens of thousands. Threads that retire very much also lead grace periods of their own.
-//! While they run all that they retire ([`DeferOptions::run_on_retiring_thread`]), the worker leaves it to them, and
-//! looks every four milliseconds whether it is needed. The worker's first grace period begins after 0.1 ms. So if a
-//! thread defers something and then calls [`synchronize`], the grace period of that call serves both. [`barrier`]
-//! waits until all have run.
+//! domain, waits for one grace period for all that is queued, then runs it. It begins at most a thousand grace periods
+//! a second, unless the backlog is long, and waits 0.1 ms before the first: so if a thread defers something and then
+//! calls [`synchronize`], the grace period of that call serves both. [`barrier`] waits until all have run.
 //!
 //! **The end of the program does not wait for them**: what is still queued when `main` returns neither runs nor is
 //! dropped. If that matters, end `main` with [`barrier`], and with [`Domain::barrier`](crate::Domain::barrier) for
@@ -89,25 +82,17 @@
 //! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
 //! | the retiring thread | frees its values without destructors; runs destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
-//! The backlog is bounded ([`Domain::set_limits`](crate::Domain::set_limits)): above the limit, a retiring thread
-//! blocks until less is left, but for ten seconds at most. A reader that stalls for longer lets the backlog grow past
-//! the limit, by about a mebibyte a second. Or calls never block, and tasks [wait](crate::Domain::below_limit). What
-//! values own on the heap counts for [types that the library knows](known_heap_bytes), and where the program [says
-//! it](DeferOptions::heap_bytes); of other values a stalled reader holds up a bounded *number*
-//! ([`Limits`](Limits#what-a-value-counts-for)). A callback that blocks delays callbacks of its own domain only, and
-//! those of others by ten milliseconds: as many domains as there are CPUs have workers of their own, and all others
-//! share one, or get another ten milliseconds after that has blocked. One idle worker thread is kept for all domains.
-//! None is ever started after [`start_no_threads`].
+//! The backlog is [bounded](crate::Domain::set_limits): above the limits, a retiring thread blocks until less is left,
+//! but for ten seconds at most, or tasks [wait](crate::Domain::below_limit). [What a value counts
+//! for](Limits#what-a-value-counts-for) depends on its type. A callback that blocks delays callbacks of its own domain
+//! only, and those of others by ten milliseconds: as many domains as there are CPUs have workers of their own, and all
+//! others share one, or get another ten milliseconds after that has blocked. One idle worker thread is kept for all
+//! domains. None is ever started after [`start_no_threads`].
 //!
 //! Workers do not inherit how the thread that defers first is scheduled. They have the normal policy, and the CPUs
 //! and the nice value of the main thread. If the main thread is bound to one CPU, they have the CPUs with which the
 //! program was started. Where the system denies that (a lower nice value takes a privilege), they inherit it after
 //! all. Workers block all signals: see [`call`].
-//!
-//! # Linked nodes
-//!
-//! [`Atomic`], [`Owned`] and [`Shared`] are pointers for lists, maps and queues whose nodes threads link and unlink.
-//! [`retire_shared`] frees an unlinked node after a grace period.
 //!
 //! # Waiting
 //!

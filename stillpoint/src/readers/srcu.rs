@@ -83,8 +83,9 @@ use core::panic::Location;
 
 use crate::fence::{light, light_compiler_only};
 use crate::grace_period::counters::GpCounters;
+use crate::grace_period::detector::StallDetector;
 use crate::grace_period::engine::{Leader, ReaderSet};
-use crate::grace_period::stall::{StallDetector, StalledReaders};
+use crate::grace_period::stall::StalledReaders;
 use crate::percpu::cpu_counters::CpuCounters;
 use crate::probes::DomainId;
 use crate::readers::awaited_reader_leaves;

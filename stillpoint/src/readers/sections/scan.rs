@@ -94,8 +94,9 @@ use super::reader::{Owner, Reader, WAKE_ON_EXIT, YIELD_ON_EXIT};
 use super::registry::Registry;
 use crate::fence::light_is_compiler_fence;
 use crate::grace_period::counters::GpCounters;
+use crate::grace_period::detector::StallDetector;
 use crate::grace_period::engine::{Leader, ReaderSet};
-use crate::grace_period::stall::{StallDetector, StalledReader, StalledReaders};
+use crate::grace_period::stall::{StalledReader, StalledReaders};
 use crate::probes::DomainId;
 use crate::readers::{awaited_reader_leaves, timeouts};
 use crate::sync::{

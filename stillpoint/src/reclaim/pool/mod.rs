@@ -1,4 +1,5 @@
-//! Threads of the library: [`state`] decides what they do, and [`threads`] has them do it.
+//! Threads of the library: [`state`] decides what they do, [`threads`] starts them, and [`timer`] has them work for
+//! domains.
 
 #[cfg(loom)]
 mod model;
@@ -6,8 +7,12 @@ mod model;
 pub mod state;
 #[cfg(not(loom))]
 mod threads;
+#[cfg(not(loom))]
+mod timer;
 
 #[cfg(loom)]
 pub use model::*;
 #[cfg(not(loom))]
 pub use threads::*;
+#[cfg(not(loom))]
+pub use timer::*;

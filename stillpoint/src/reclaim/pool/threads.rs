@@ -1,34 +1,7 @@
-//! Worker threads, shared by all domains, and the timer that gives parked domains a worker again.
+//! Worker threads, shared by all domains: what starts them, and what each is.
 //!
-//! As many tasks of domains as there are CPUs get a thread each, which has nothing else to do: the idle worker or a
-//! new one. So they may block for as long as they like. All others are parked. A worker that has finished its task
-//! becomes the idle one, or ends if there is one already: an idle process keeps one thread, which sleeps until there
-//! is a task for it.
-//!
-//! # The timer
-//!
-//! A worker that finds nothing but what hazard pointers keep *parks* its domain, and so does a thread that must not
-//! start a worker, or cannot, or must not sleep: it leaves a task here that resumes at a certain time, and the
-//! [state](crate::reclaim::worker::state) `PARKED` or `RETRYING`. A task of the pool, the *timer*, sleeps until the
-//! first of these times. It hands the tasks that are due to another one, the *runner*, which runs one after the
-//! other, and sleeps for no reader: it tries grace periods. Both stay while there are tasks, so that no threads start
-//! and end all the time. Workers that have done their own task help it. Code of the program may block the runner for
-//! as long as it likes: then the timer starts a further one.
-//!
-//! So there are at most *three threads more than CPUs*: the timer, the idle worker, and a runner; plus one for each
-//! runner that runs code of the program for longer than [`PATIENCE`], and one for each that [resigns](resign) and
-//! sleeps for readers, because they overlap: attempts would never end that domain's grace period. While there are
-//! threads beyond the three, fewer domains have one.
-//!
-//! Tasks run in the order of their times. A domain that is parked for want of a worker is due [`HEAD_START`] ago, so
-//! that it comes before grace periods that are tried again, even if those are late. These are tried the less often
-//! the more domains are parked ([`RETRY_SHARE`]).
-//!
-//! 1. One lock orders all decisions. While a domain is parked, the pool has a timer, or wants one: that takes the
-//!    lock again before it stops, and it ends only if no domain is parked.
-//! 2. A parked domain has one task at most, with the time for which it was parked. Whichever thread takes the task
-//!    out of the map runs it or drops it, outside the lock.
-//! 3. The lock is not held by a thread that holds the pool's: only the other way round.
+//! A worker that has finished its task becomes the idle one, or ends if there is one already: an idle process keeps one
+//! thread, which sleeps until there is a task for it. What domains have them do is in [`super::timer`].
 //!
 //! # When no thread can be started
 //!
@@ -44,48 +17,30 @@
 //! Later calls of the library try again: a push that finds no worker, a poll, and a thread in
 //! `GracePeriod::wait_timeout`, from time to time ([`retry`]). Nothing else does. So when code of the program blocks
 //! all workers that do not sleep for readers, what is parked waits for that code, or for such a call.
-//!
-//! # Fork
-//!
-//! Workers own nothing of the pool while they run a task. So [`reset_in_child`] only has to store a new one.
 
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::ops::ControlFlow;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use core::{mem, ptr};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use super::state::{PoolState, Submitted, Task};
-use crate::sync::ordered::{Key, OrderedMap};
-use crate::sync::{ForkSafe, now, process_cpus, try_box};
+use super::state::{PoolState, Task};
+use crate::sync::{ForkSafe, now, try_box};
 use crate::sys::pin::is_pinned;
 use crate::sys::scheduling::take_nice_of_main;
 use crate::sys::thread::{self, with_all_blocked};
 
 /// Nanoseconds after a failed start of a thread before the next attempt.
 const RETRY_INTERVAL: u64 = 4_000_000;
-/// Nanoseconds for which code of the program may block the tasks that are due.
-const PATIENCE: u64 = 10_000_000;
-/// Nanoseconds for which the timer stays when there are no tasks.
-const LINGER: u64 = 1_000_000_000;
-/// Nanoseconds by which a task that has no thread is due earlier than others.
-const HEAD_START: u64 = 50_000_000;
-/// Nanoseconds between two attempts at a grace period for each task that is parked: several times what one takes.
-const RETRY_SHARE: u64 = 20_000;
-
-static POOL: ForkSafe<PoolState> = ForkSafe::new(PoolState::new());
-static TIMER: ForkSafe<Timer> = ForkSafe::new(Timer::new());
+pub(super) static POOL: ForkSafe<PoolState> = ForkSafe::new(PoolState::new());
 /// See [`start_no_threads`].
 static STARTS_NONE: AtomicBool = AtomicBool::new(false);
 
 /// What the calling thread is.
 #[derive(Clone, Copy, PartialEq)]
-enum Role {
+pub(super) enum Role {
     /// A thread of the program.
     None,
     Worker,
@@ -95,7 +50,7 @@ enum Role {
 }
 
 thread_local! {
-    static ROLE: Cell<Role> = const { Cell::new(Role::None) };
+    pub(super) static ROLE: Cell<Role> = const { Cell::new(Role::None) };
 }
 
 /// From now on, no thread is started, here and in children of forks.
@@ -110,75 +65,9 @@ pub fn starts_none() -> bool {
     STARTS_NONE.load(Relaxed)
 }
 
-/// Runs the task of a domain in a worker, if one may have it.
-///
-/// Takes a lock for a moment, and may start a thread. The task should not panic: a worker survives that, but can only
-/// report it.
-pub fn submit(task: impl FnOnce() + Send + 'static) -> Submitted {
-    let Some(busy) = Busy::reserve() else {
-        return if may_want_timer() { Submitted::Failed } else { Submitted::Full };
-    };
-    let is_started = try_box(busy.with(task)).is_ok_and(|task| try_submit(task).is_ok());
-    if is_started { Submitted::Started } else { Submitted::Failed }
-}
-
-/// Has a thread run the task soon. Returns it if there is none.
-pub fn submit_or_park(task: Task) -> Result<(), Task> {
-    match Busy::reserve() {
-        Some(busy) => try_submit(Box::new(busy.with(task))),
-        None if may_want_timer() => Err(task),
-        None => try_park((first_look() & !1, ptr::from_ref(&*task).addr() as u64), task),
-    }
-}
-
 /// Runs the task in a worker. Returns it if no worker is idle and none can be started, or there is no memory.
-fn try_submit(task: Task) -> Result<(), Task> {
+pub(super) fn try_submit(task: Task) -> Result<(), Task> {
     POOL.get().assign(task).or_else(start_worker)
-}
-
-/// One of the tasks of domains that have a thread: until it is dropped.
-struct Busy;
-
-impl Busy {
-    fn reserve() -> Option<Self> {
-        // Not `then_some`, which would drop one.
-        POOL.get().reserve(process_cpus()).then(|| Self)
-    }
-
-    /// The worker that runs this helps the runner when it has done `task`.
-    fn with(self, task: impl FnOnce()) -> impl FnOnce() {
-        move || {
-            let _busy = self;
-            task();
-            if ROLE.get() == Role::Worker {
-                TIMER.get().run_all();
-            }
-        }
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        POOL.get().release();
-    }
-}
-
-/// Returns when a domain without a worker is due.
-pub fn first_look() -> u64 {
-    now().saturating_sub(HEAD_START)
-}
-
-/// Returns until when the calling thread may try a grace period: as long as no task is due, for a millisecond at
-/// most.
-pub fn free_until() -> u64 {
-    let most = now() + PATIENCE / 10;
-    TIMER.get().lock().tasks.first_from((0, 0)).map_or(most, |(due, _)| due.min(most))
-}
-
-/// Returns after how many nanoseconds a grace period is to be tried again that has been waited for: a quarter of that
-/// time, within bounds, or, where many are tried, more.
-pub fn retry_delay(waited: u64, [least, most]: [u64; 2]) -> u64 {
-    (waited / 4).clamp(least, most).max(RETRY_SHARE * TIMER.get().lock().tasks.len() as u64)
 }
 
 /// Tries to start a thread for the timer, if none could be started for it. Returns `true` if it is still wanted.
@@ -214,37 +103,6 @@ pub fn is_wanted() -> bool {
     is_worker() && POOL.get().is_timer_wanted()
 }
 
-/// The calling thread runs code of the program, until the result is dropped. If it does so for long, others run the
-/// tasks that are due.
-pub fn in_code() -> Option<InCode> {
-    is_runner().then(|| {
-        ROLE.set(Role::InCode);
-        TIMER.get().lock().in_code += 1;
-        InCode
-    })
-}
-
-/// See [`in_code`].
-pub struct InCode;
-
-impl Drop for InCode {
-    fn drop(&mut self) {
-        ROLE.set(Role::Runner);
-        let mut parked = TIMER.get().lock();
-        parked.in_code = parked.in_code.saturating_sub(1);
-    }
-}
-
-/// The calling thread is a runner no more, and may sleep for readers. Returns `false` if it is none, or if there is
-/// no spare.
-pub fn resign() -> bool {
-    let may_resign = is_runner() && !is_wanted() && POOL.get().has_spare();
-    if may_resign {
-        TIMER.get().end_runner();
-    }
-    may_resign
-}
-
 /// Starts a spare. Returns `false` if this worker must not sleep for readers.
 pub fn start_spare() -> bool {
     POOL.get().start_spare(|| start_worker(Box::new(|| ())).is_ok())
@@ -254,21 +112,6 @@ pub fn start_spare() -> bool {
 pub fn is_stranded() -> bool {
     let pool = POOL.get();
     (starts_none() || pool.must_wait()) && pool.is_empty()
-}
-
-/// Forgets the workers: the child of a fork has none. Tasks that the parent's workers run, or were about to, and
-/// those of parked domains will not run in the child unless they are submitted again.
-///
-/// # Safety
-///
-/// The calling thread is the only one in the process, and was not in the middle of another function of this module
-/// when it forked.
-pub unsafe fn reset_in_child() {
-    // SAFETY: the caller's contract; references to both live only inside functions of this module that run no task.
-    unsafe {
-        POOL.overwrite(PoolState::new());
-        TIMER.overwrite(Timer::new());
-    }
 }
 
 /// Returns the task if no worker can be started.
@@ -317,183 +160,10 @@ pub fn run(task: Task) {
     }
 }
 
-/// When a domain is due, in nanoseconds of [`now`], and its address. The time is odd for its poller, and else even.
-pub type TimerKey = Key;
-
-struct Timer {
-    parked: Mutex<Parked>,
-    /// The timer sleeps here.
-    changed: Condvar,
-    /// A runner sleeps here.
-    resumed: Condvar,
-}
-
-struct Parked {
-    tasks: OrderedMap<Task>,
-    /// Runners that have not ended.
-    runners: u64,
-    /// Those of them that run code of the program.
-    in_code: u64,
-    /// One of them has nothing to do, until the timer clears this.
-    waits: bool,
-    /// When a runner last took a task, or was last started.
-    last_progress: u64,
-}
-
-impl Timer {
-    const fn new() -> Self {
-        let parked =
-            Parked { tasks: OrderedMap::new(), runners: 0, in_code: 0, waits: false, last_progress: 0 };
-        Self { parked: Mutex::new(parked), changed: Condvar::new(), resumed: Condvar::new() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Parked> {
-        // Nothing under the lock panics.
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What the timer does next, after it has slept if need be.
-    fn step(&self) -> ControlFlow<()> {
-        let mut parked = self.lock();
-        let now = now();
-        let first = parked.tasks.first_from((0, 0));
-        let until = match (first, parked.runners - parked.in_code) {
-            (None, _) => parked.last_progress + LINGER,
-            (Some((due, _)), 0) if parked.runners != 0 => due.max(parked.last_progress + PATIENCE),
-            (Some((due, _)), 0) => due,
-            (Some((due, _)), _) if parked.waits => due,
-            _ => now + PATIENCE,
-        };
-        if now < until {
-            let time = Duration::from_nanos(until - now);
-            drop(self.changed.wait_timeout(parked, time));
-            return ControlFlow::Continue(());
-        }
-        if mem::take(&mut parked.waits) {
-            self.resumed.notify_one();
-            return ControlFlow::Continue(());
-        }
-        if first.is_none() {
-            POOL.get().end_timer();
-            return ControlFlow::Break(());
-        }
-        parked.runners += 1;
-        parked.last_progress = now;
-        drop(parked);
-        if try_submit(Box::new(run_due)).is_ok() {
-            return ControlFlow::Continue(());
-        }
-        POOL.get().want_timer(Box::new(run_timer));
-        // A runner that has gone to sleep meanwhile may be the timer.
-        self.lock().waits = false;
-        self.resumed.notify_one();
-        self.be_runner(|| while is_runner() && self.run_one(now) {});
-        // If another runner is blocked, there is no thread for a further one to wait for.
-        self.lock().last_progress = 0;
-        ControlFlow::Break(())
-    }
-
-    /// The calling worker is a runner, which the timer has counted, while it runs `f`.
-    fn be_runner(&self, f: impl FnOnce()) {
-        ROLE.set(Role::Runner);
-        f();
-        if is_runner() {
-            self.end_runner();
-        }
-    }
-
-    fn end_runner(&self) {
-        ROLE.set(Role::Worker);
-        self.lock().runners -= 1;
-        self.changed.notify_one();
-    }
-
-    /// A runner sleeps until there are tasks that are due. Returns `false` if it is to end.
-    fn wait(&self) -> bool {
-        let mut parked = self.lock();
-        let stays = !parked.waits && !parked.tasks.is_empty() && !is_wanted();
-        if stays {
-            parked.waits = true;
-            self.changed.notify_one();
-            drop(self.resumed.wait_while(parked, |parked| parked.waits));
-        }
-        stays
-    }
-
-    /// Runs the tasks that are due, unless the calling thread is wanted, or has resigned.
-    fn run_all(&self) {
-        let role = ROLE.get();
-        while ROLE.get() == role && !is_wanted() && self.run_one(now()) {}
-    }
-
-    /// Runs a task that is due at the time `now`. Returns `false` if there is none.
-    fn run_one(&self, now: u64) -> bool {
-        let mut parked = self.lock();
-        let first = parked.tasks.first_from((0, 0)).filter(|first| first.0 <= now);
-        let Some(task) = first.and_then(|first| parked.tasks.remove(first)) else { return false };
-        parked.last_progress = now;
-        drop(parked);
-        run(task);
-        true
-    }
-}
-
-/// Has `task` called at the time of `key`, but for delays by other tasks. Returns `false` if there is no thread,
-/// or no memory for the task.
-#[must_use]
-pub fn park(key: TimerKey, task: impl FnOnce() + Send + 'static) -> bool {
-    try_box(task).is_ok_and(|task| try_park(key, task).is_ok())
-}
-
-/// [`park`], which returns the task.
-fn try_park(key: TimerKey, task: Task) -> Result<(), Task> {
-    let timer = TIMER.get();
-    let mut parked = timer.lock();
-    if !POOL.get().ensure_timer(run_timer, try_submit) {
-        return Err(task);
-    }
-    let replaced = parked.tasks.insert(key, task);
-    let is_first = parked.tasks.first_from((0, 0)) == Some(key);
-    drop(parked);
-    drop(replaced);
-    if is_first {
-        timer.changed.notify_one();
-    }
-    Ok(())
-}
-
-/// Drops the task, if it has not been taken to be run.
-pub fn unpark(key: TimerKey) {
-    let task = TIMER.get().lock().tasks.remove(key);
-    drop(task);
-}
-
-/// Returns `true` if the task has not been taken to be run, nor been dropped.
-pub fn is_parked(key: TimerKey) -> bool {
-    TIMER.get().lock().tasks.contains(key)
-}
-
-/// The timer's task.
-fn run_timer() {
-    POOL.get().begin_timer();
-    while TIMER.get().step().is_continue() {}
-}
-
-/// A runner's task.
-fn run_due() {
-    let timer = TIMER.get();
-    timer.be_runner(|| {
-        timer.run_all();
-        while is_runner() && timer.wait() {
-            timer.run_all();
-        }
-    });
-}
-
 // These look at `/proc`.
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+    use std::sync::atomic::{AtomicUsize, Ordering::*};
     use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
     use std::{fs, thread};
 
@@ -508,10 +178,6 @@ mod tests {
 
     fn starts(task: impl FnOnce() + Send + 'static) -> bool {
         try_submit(Box::new(task)).is_ok()
-    }
-
-    fn is_worker() -> bool {
-        fs::read_to_string("/proc/thread-self/comm").is_ok_and(|name| name.trim() == "stillpoint-rcu")
     }
 
     fn until(mut condition: impl FnMut() -> bool) {
@@ -529,21 +195,6 @@ mod tests {
 
     fn is_idle() -> bool {
         POOL.get().has_idle()
-    }
-
-    #[test]
-    fn task_runs_in_a_worker_with_all_signals_blocked() {
-        static RIGHT: AtomicBool = AtomicBool::new(false);
-        let (_running, _alone) = (deadline(), alone());
-        assert!(starts(|| {
-            let status = fs::read_to_string("/proc/thread-self/status").expect("a thread has a status");
-            let blocked =
-                status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("a signal mask");
-            let blocked = u64::from_str_radix(blocked.trim(), 16).expect("a number");
-            let usr1 = 1 << (libc::SIGUSR1 - 1);
-            RIGHT.store(is_worker() && blocked & usr1 != 0, Release);
-        }));
-        until(|| RIGHT.load(Acquire));
     }
 
     #[test]

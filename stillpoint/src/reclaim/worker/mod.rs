@@ -1,8 +1,7 @@
 //! The callback worker of a domain: takes callbacks through a grace period and runs them.
 //!
-//! Owners push to their queues ([`crate::reclaim::queue`]) and wake the worker ([`crate::reclaim::worker::state`]).
-//! Callers that wait for the worker use an [`EventCount`](crate::sync::event_count::EventCount). How much may wait is
-//! decided by the [`crate::reclaim::backlog`].
+//! Owners push to their queues ([`crate::reclaim::queue`]) and wake the worker ([`state`]). How much may wait is decided
+//! by the [`crate::reclaim::backlog`].
 //!
 //! # A round
 //!
@@ -14,9 +13,9 @@
 //! wait             for the grace period, which callers of synchronize() share               (RawDomain::wait_for)
 //! ```
 //!
-//! It lingers and waits only when no callbacks are ready. It does not linger if a caller is urgent or the backlog is
-//! long. What does not run within BATCH_TIME_LIMIT runs in the next round, after the next cookies have been assigned.
-//! So a callback does not wait for all of a thousand others that *another* thread has deferred.
+//! It lingers and waits only when no callbacks are ready, and does not linger if a caller is urgent or the backlog is
+//! long. What does not run within BATCH_TIME_LIMIT runs in the next round, after the next cookies have been assigned:
+//! so a callback does not wait for all of a thousand others that *another* thread has deferred.
 //!
 //! # Example
 //!
@@ -33,8 +32,8 @@
 //! If the owner calls `synchronize()` at 60, that leads grace period 8, and the worker, which wakes at 150, finds the
 //! callback ready.
 //!
-//! Where the owners of all queues reclaim by themselves (`Queue::assign_cookies`), the worker leads no
-//! grace period. It looks again after ASSESSMENT_INTERVAL. Grace periods of its own would interrupt the owners.
+//! Where the owners of all queues reclaim by themselves (`Queue::assign_cookies`), the worker leads no grace period,
+//! which would interrupt the owners, and looks again after ASSESSMENT_INTERVAL.
 //!
 //! A worker that finds nothing but what hazard pointers keep ends, and leaves a task that looks again after a second:
 //! so such domains share their threads ([`super::pool`]).
@@ -44,8 +43,7 @@
 //! callbacks too: so the worker lingers before it leads. It waits for a grace period that is in progress, and lingers
 //! again, so that a caller in a loop leads all of them.
 //!
-//! What owners do themselves, and how callers are throttled, is in `owner.rs`; how callers wait for the worker, in
-//! `owner.rs`.
+//! What owners do themselves, and how callers are throttled and wait for the worker, is in `owner.rs`.
 
 mod found;
 mod poll;
@@ -53,7 +51,6 @@ pub mod state;
 
 use core::cell::OnceCell;
 use core::task::Waker;
-use std::panic::catch_unwind;
 use std::time::Duration;
 
 use super::backlog::Limits;
@@ -65,13 +62,12 @@ use super::pool;
 use super::pool::state::Submitted;
 use super::queue::Pending;
 use super::queue::front::ASSESSMENT_INTERVAL;
-use crate::fence::heavy;
 use crate::grace_period::engine::{Denied, GpCookie};
 use crate::readers::any::AnyEngine;
 use crate::slots::protected::Protected;
 use crate::sync::{Ordering::*, now, step};
 use found::is_kept;
-use state::{CallbackWorker, GoIdle, IDLE, PARKED, RETRYING};
+use state::{CallbackWorker, GoIdle, IDLE, PARKED, RETRYING, try_heavy};
 
 /// Nanoseconds between the beginnings of two rounds, and after a grace period of another leader: so a writer costs
 /// the readers a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much
@@ -90,11 +86,6 @@ const POLL_INTERVAL: [u64; 2] = [1_000_000, 100_000_000];
 
 /// Nanoseconds for which the worker runs callbacks before it looks at the queues again.
 const BATCH_TIME_LIMIT: u64 = 1_000_000;
-
-/// A heavy fence. If the kernel denies it, a callback that is pushed at this moment may wait for the next one.
-pub(super) fn try_heavy() {
-    if cfg!(loom) { heavy() } else { _ = catch_unwind(heavy) }
-}
 
 /// Has a thread work for the domain.
 pub(super) fn start_worker(domain: &dyn RawDomain) -> Submitted {

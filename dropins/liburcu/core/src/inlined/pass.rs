@@ -8,8 +8,8 @@ use std::time::Duration;
 #[cfg(loom)]
 use stillpoint::grace_period::{
     counters::GpCounters,
+    detector::StallDetector,
     engine::{Leader, ReaderSet},
-    stall::StallDetector,
 };
 #[cfg(not(loom))]
 use stillpoint::urcu::{GpCounters, Leader, ReaderSet, StallDetector};
