@@ -17,7 +17,7 @@ done
 # `stillpoint top`.
 echo "-- the page of statistics, metrics, locks of lock_api 0.5, guards that are Send, stall reports with the places of sections"
 features=(--package stillpoint --features lock_api_05,metrics,section-locations,send_guard,statistics-page,tracing)
-cargo test "${features[@]}" --test statistics_page --test lock --test section_locations --test stall --quiet
+cargo test "${features[@]}" --test statistics_page --test lock --test stall --quiet
 cargo test "${features[@]}" --test fuzz --quiet lock::
 cargo test "${features[@]}" --doc --quiet -- metrics statistics_page
 cargo check --package stillpoint --no-default-features --features statistics-page --quiet

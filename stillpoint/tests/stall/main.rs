@@ -10,11 +10,15 @@
 mod qsbr;
 #[cfg(target_os = "linux")]
 mod rcu;
+#[cfg(feature = "section-locations")]
+mod sections;
 mod srcu;
 
 use std::sync::{Mutex, Once};
+use std::thread::JoinHandle;
 
 use stillpoint::rcu::{Stall, set_stall_hook, set_stall_timeout};
+use support::asleep::tid;
 use support::prelude::*;
 
 /// The stall timeout of these tests.
@@ -44,20 +48,42 @@ fn record_stalls() {
     });
 }
 
-/// Returns the recorded stalls that are `wanted`.
-fn recorded(wanted: impl Fn(&Stall) -> bool) -> Vec<Stall> {
-    let mut stalls = STALLS.lock().expect("no panic under the lock").clone();
-    stalls.retain(wanted);
-    stalls
-}
-
 /// Waits for `count` stalls that are `wanted`, and returns them.
 fn stalls_of(count: usize, wanted: impl Fn(&Stall) -> bool) -> Vec<Stall> {
     loop {
-        let stalls = recorded(&wanted);
+        let mut stalls = STALLS.lock().expect("no panic under the lock").clone();
+        stalls.retain(&wanted);
         if stalls.len() >= count {
             return stalls;
         }
         thread::yield_now();
+    }
+}
+
+/// A thread that is inside a section until [`leave`](Self::leave) is called.
+struct StalledThread {
+    id: u32,
+    leave: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// Starts a thread that begins a section by `enter`.
+fn stall<G>(name: &str, enter: impl FnOnce() -> G + Send + 'static) -> StalledThread {
+    let (entered, enters) = mpsc::channel();
+    let (leave, leaves) = mpsc::channel();
+    let body = move || {
+        let guard = enter();
+        entered.send(tid().unsigned_abs()).expect("the test listens");
+        leaves.recv().expect("the test sends");
+        drop(guard);
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread");
+    StalledThread { id: enters.recv().expect("the thread enters"), leave, thread }
+}
+
+impl StalledThread {
+    fn leave(self) {
+        self.leave.send(()).expect("the reader listens");
+        self.thread.join().expect("no panic");
     }
 }

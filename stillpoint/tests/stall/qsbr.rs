@@ -3,26 +3,16 @@
 use std::any::type_name;
 
 use stillpoint::rcu::Stall;
+use support::asleep::tid;
 use support::prelude::*;
 
-use crate::{known, record_stalls, stalls_of};
+use crate::{known, record_stalls, stall, stalls_of};
 
 #[test]
 fn stall_report_names_only_the_unreported_thread() {
     own!(qsbr Own);
     record_stalls();
-    let (registered, registers) = mpsc::channel();
-    let (stop, stopped) = mpsc::channel::<()>();
-    let silent = thread::Builder::new().name("silent".into());
-    let silent = silent.spawn(move || {
-        let handle = Own::register();
-        // SAFETY: takes no arguments and cannot fail.
-        registered.send((unsafe { libc::gettid() }.unsigned_abs(), line!() - 2)).expect("the test listens");
-        let _ = stopped.recv();
-        drop(handle);
-    });
-    let silent = silent.expect("a thread");
-    let (id, line) = registers.recv().expect("the thread registers");
+    let (line, silent) = (line!(), stall("silent", || Own::register()));
     let (online, is_online) = mpsc::channel();
     let (end, ended) = mpsc::channel::<()>();
     let reporting = thread::spawn(move || {
@@ -39,14 +29,12 @@ fn stall_report_names_only_the_unreported_thread() {
     let is_own = |stall: &Stall| stall.domain() == type_name::<Own>() && stall.readers().len() == 1;
     let stall = stalls_of(1, is_own).remove(0);
     let [reader] = stall.readers() else { panic!("{stall}") };
-    assert_eq!((reader.thread_id(), reader.thread_name()), (id, known("silent")));
+    assert_eq!((reader.thread_id(), reader.thread_name()), (silent.id, known("silent")));
     assert_eq!((reader.registered_at().file(), reader.registered_at().line()), (file!(), line));
     let text = stall.to_string();
     assert!(text.ends_with("and has not reported a quiescent state"), "{text}");
-    drop(stop);
-    for thread in [silent, waiting] {
-        thread.join().expect("no panic");
-    }
+    silent.leave();
+    waiting.join().expect("the grace period ends");
     drop(end);
     reporting.join().expect("no panic");
 }
@@ -57,8 +45,7 @@ fn exited_thread_with_a_leaked_handle_is_reported() {
     record_stalls();
     let exits = thread::spawn(|| {
         mem::forget(There::register());
-        // SAFETY: takes no arguments and cannot fail.
-        unsafe { libc::gettid() }.unsigned_abs()
+        tid().unsigned_abs()
     });
     let id = exits.join().expect("the thread ends");
     // Never returns.
@@ -73,20 +60,14 @@ fn exited_thread_with_a_leaked_handle_is_reported() {
 fn stall_report_names_the_registration_after_a_deferral() {
     own!(qsbr Own);
     record_stalls();
-    let (registered, registers) = mpsc::channel();
-    let (stop, stopped) = mpsc::channel::<()>();
-    let silent = thread::spawn(move || {
+    let line = line!() + 3;
+    let silent = stall("silent", || {
         Own.call(|| ());
-        let handle = Own::register();
-        registered.send(line!() - 1).expect("the test listens");
-        let _ = stopped.recv();
-        drop(handle);
+        Own::register()
     });
-    let line = registers.recv().expect("the thread registers");
     let waiting = thread::spawn(|| Own.synchronize());
     let stall = stalls_of(1, |stall| stall.domain() == type_name::<Own>()).remove(0);
     assert_eq!(stall.readers()[0].registered_at().line(), line, "{stall}");
-    drop(stop);
-    silent.join().expect("no panic");
+    silent.leave();
     waiting.join().expect("the grace period ends");
 }

@@ -1,48 +1,16 @@
 //! Reports of stalled grace periods.
 
 use std::panic::panic_any;
-use std::thread::JoinHandle;
 
 use stillpoint::rcu::{Global, Guard, Stall, StaticDomain, Stats};
+use support::asleep::tid;
 use support::prelude::*;
 
-use crate::{EXTRAS, LIMIT, known, record_stalls, stalls_of};
+use crate::{EXTRAS, LIMIT, StalledThread, known, record_stalls, stall, stalls_of};
 
 /// Waits for `count` stalls of `D`, and returns them.
 fn stalls<D: StaticDomain>(count: usize) -> Vec<Stall> {
     stalls_of(count, |stall| stall.domain() == D::name())
-}
-
-/// A thread that is inside a section until [`leave`](Self::leave) is called.
-struct StalledThread {
-    id: u32,
-    leave: Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-fn gettid() -> u32 {
-    // SAFETY: takes no arguments and cannot fail.
-    unsafe { libc::gettid() }.unsigned_abs()
-}
-
-fn stall<D: StaticDomain>(name: &str, enter: fn() -> Guard<D>) -> StalledThread {
-    let (entered, enters) = mpsc::channel();
-    let (leave, leaves) = mpsc::channel();
-    let body = move || {
-        let guard = enter();
-        entered.send(gettid()).expect("the test listens");
-        leaves.recv().expect("the test sends");
-        drop(guard);
-    };
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread");
-    StalledThread { id: enters.recv().expect("the thread enters"), leave, thread }
-}
-
-impl StalledThread {
-    fn leave(self) {
-        self.leave.send(()).expect("the reader listens");
-        self.thread.join().expect("no panic");
-    }
 }
 
 #[test]
@@ -89,8 +57,9 @@ fn stall_report_of_the_global_domain_has_the_call_site() {
     let (line, reader) = (line!(), stall("global", || rcu::enter()));
     let writer = waiting_synchronize::<Global>();
     let stall = stalls::<Global>(1).remove(0);
-    let site = stall.readers()[0].registered_at();
+    let (site, section) = (stall.readers()[0].registered_at(), stall.readers()[0].section_at());
     assert_eq!((site.file(), site.line()), (file!(), line));
+    assert_eq!(section, cfg!(feature = "section-locations").then_some(site));
     reader.leave();
     writer.join().expect("the grace period ends");
 }
@@ -156,7 +125,7 @@ fn exited_reader_is_reported_whatever_waits() {
         let exits = || {
             // Nested: both guards are leaked.
             mem::forget((Guard::<D>::enter(), Guard::<D>::enter()));
-            gettid()
+            tid().unsigned_abs()
         };
         let exits = thread::Builder::new().name("exits".to_owned()).spawn(exits).expect("a thread");
         let id = exits.join().expect("the thread ends");
@@ -190,7 +159,7 @@ fn guard_leaked_by_a_callback_is_reported_and_waited_for() {
     let (ran, runs) = mpsc::channel();
     let leak = move || {
         mem::forget(Own::enter());
-        leaked.send(gettid()).expect("the test listens");
+        leaked.send(tid().unsigned_abs()).expect("the test listens");
     };
     thread::spawn(|| Own.call(leak)).join().expect("no panic");
     let id = leaks.recv().expect("the callback runs");

@@ -1,5 +1,6 @@
 //! Stall reports of `srcu` domains name the domain and the number of open sections.
 
+use stillpoint::rcu::Stall;
 use stillpoint::srcu::Domain;
 use support::prelude::*;
 
@@ -14,7 +15,8 @@ fn long_srcu_grace_period_is_reported() {
     let guards = [DOMAIN.enter(), DOMAIN.enter(), DOMAIN.enter()];
     let stalls = thread::scope(|scope| {
         scope.spawn(|| DOMAIN.synchronize());
-        let stalls = stalls_of(2, |stall| stall.domain() == "srcu::Domain");
+        let is_own = |stall: &Stall| stall.made_at().is_some_and(|site| site.line() == LINE);
+        let stalls = stalls_of(2, is_own);
         drop(guards);
         stalls
     });

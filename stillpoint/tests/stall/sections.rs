@@ -1,50 +1,23 @@
 //! With the feature `section-locations`, stall reports name where the open sections began.
-#![cfg(all(not(loom), feature = "section-locations"))]
 
 use std::panic::Location;
-use std::sync::{Mutex, Once};
 
-use stillpoint::rcu::{Guard, Stall, StaticDomain};
+use stillpoint::rcu::Stall;
 use support::prelude::*;
 
-static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
-
-fn record_stalls() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        rcu::set_stall_timeout(Some(Duration::from_millis(10)));
-        rcu::set_stall_hook(Box::new(|stall| STALLS.lock().expect("no panic").push(stall.clone())));
-    });
-}
-
-/// Waits for a stall that is `wanted`.
-fn stall(wanted: impl Fn(&Stall) -> bool) -> Stall {
-    loop {
-        if let Some(stall) = STALLS.lock().expect("no panic").iter().rfind(|stall| wanted(stall)) {
-            return stall.clone();
-        }
-        thread::yield_now();
-    }
-}
+use crate::{record_stalls, stall, stalls_of};
 
 /// Returns the stall of `D` while another thread waits for the guard that `enter` returns.
-fn stall_of<D: StaticDomain, G>(enter: impl FnOnce() -> G + Send) -> Stall {
+fn stall_of<D: StaticDomain, G>(enter: impl FnOnce() -> G + Send + 'static) -> Stall {
     record_stalls();
-    STALLS.lock().expect("no panic").retain(|stall| stall.domain() != <D as StaticDomain>::name());
-    let (entered, enters) = channel();
-    let (leave, leaves) = channel::<()>();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let _guard = enter();
-            entered.send(()).expect("the test listens");
-            leaves.recv().expect_err("the sender is dropped");
-        });
-        enters.recv().expect("the thread enters");
-        scope.spawn(|| D::INSTANCE.synchronize());
-        let stall = stall(|stall| stall.domain() == <D as StaticDomain>::name());
-        drop(leave);
-        stall
-    })
+    let is_own = |stall: &Stall| stall.domain() == <D as StaticDomain>::name();
+    let before = stalls_of(0, is_own).len();
+    let reader = stall("inside", enter);
+    let writer = thread::spawn(|| D::INSTANCE.synchronize());
+    let stall = stalls_of(before + 1, is_own).remove(before);
+    reader.leave();
+    writer.join().expect("the grace period ends");
+    stall
 }
 
 /// Checks that the stall names this line as the section's, in its text too.
@@ -58,12 +31,12 @@ fn assert_begun_at(stall: &Stall, line: u32) {
 #[test]
 fn stall_report_names_the_open_section() {
     own!(Own);
-    let value = &Rcu::new_in(1, Own);
-    let earlier = || {
+    let value: &'static _ = Box::leak(Box::new(Rcu::new_in(1, Own)));
+    fn earlier() {
         // Neither where the thread registered, nor an earlier section.
         Own::register();
         drop(Own::enter());
-    };
+    }
     let begin = line!() + 3;
     let stall = stall_of::<Own, _>(|| {
         earlier();
@@ -96,21 +69,12 @@ fn stall_report_names_the_outermost_section() {
 fn stall_report_names_sections_of_the_slow_path() {
     own!(Own);
     let begin = line!() + 4;
-    let stall = stall_of::<Own, Guard<Own>>(|| {
+    let stall = stall_of::<Own, _>(|| {
         Own::register();
         Own::hint_idle();
         Own::enter()
     });
     assert_begun_at(&stall, begin);
-}
-
-#[test]
-fn stall_report_names_sections_of_the_global_domain() {
-    let _running = deadline();
-    let line = line!() + 1;
-    let stall = stall_of::<rcu::Global, _>(|| rcu::enter());
-    assert_eq!(stall.domain(), "stillpoint::rcu::Global");
-    assert_begun_at(&stall, line);
 }
 
 #[test]
@@ -127,7 +91,7 @@ fn srcu_stall_report_names_the_open_sections() {
     let stall = thread::scope(|scope| {
         scope.spawn(|| domain.synchronize());
         let is_own = |site: &Location<'_>| (site.file(), site.line()) == (file!(), made_at);
-        let stall = stall(|stall| stall.made_at().is_some_and(is_own));
+        let stall = stalls_of(1, |stall| stall.made_at().is_some_and(is_own)).remove(0);
         drop(guards);
         stall
     });
@@ -156,7 +120,8 @@ fn srcu_stall_report_names_eight_places() {
     let guards: Vec<_> = four().into_iter().chain(more()).chain(four()).collect();
     let stall = thread::scope(|scope| {
         scope.spawn(|| domain.synchronize());
-        let stall = stall(|stall| stall.made_at().is_some_and(|site| site.line() == made_at));
+        let is_own = |stall: &Stall| stall.made_at().is_some_and(|site| site.line() == made_at);
+        let stall = stalls_of(1, is_own).remove(0);
         drop(guards);
         stall
     });
