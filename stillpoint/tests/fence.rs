@@ -68,6 +68,26 @@ fn light_and_heavy_never_both_miss() {
     assert!(!both_miss([fence::light, fence::heavy]));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn heavy_quiet_counts_as_a_call_and_says_whether_it_is_quiet() {
+    alone!(on each backend);
+    let before = fence::calls();
+    let is_quiet = fence::heavy_quiet();
+    assert_eq!(fence::calls(), before + 1);
+    if fence::backend() == Backend::SeqCst {
+        assert!(is_quiet);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn light_and_heavy_quiet_never_both_miss() {
+    alone!(on each backend);
+    let quiet = || _ = fence::heavy_quiet();
+    assert!(!both_miss([fence::light, quiet]));
+}
+
 #[test]
 fn heavy_and_heavy_never_both_miss() {
     assert!(!both_miss([fence::heavy, fence::heavy]));

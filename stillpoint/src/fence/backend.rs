@@ -142,7 +142,7 @@ pub(crate) fn chosen() -> Option<&'static Report> {
     REPORT.get().get()
 }
 
-/// Calls of [`heavy`].
+/// Calls of [`heavy`] and [`heavy_quiet`].
 static CALLS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 
 /// Returns the backend in use. Chooses it if that has not been done.
@@ -173,7 +173,43 @@ pub fn heavy() {
     CALLS.fetch_add(1, Relaxed);
 }
 
-/// Returns how many calls of [`heavy`] have returned since the start of the process.
+/// Orders the same as [`heavy`], and interrupts no CPU: waits until each CPU has switched threads, been idle or had a
+/// tick in the program, which takes tens of milliseconds.
+///
+/// For threads that are in no hurry, beside others that must not be disturbed. Returns `true` if no CPU was
+/// interrupted. Returns `false` if the kernel denies such a fence, as where CPUs run without a tick (`nohz_full`), or
+/// the system has none: then this has called [`heavy`].
+///
+/// # Panics
+///
+/// As [`heavy`], if it returned `false`.
+///
+/// ```
+/// use stillpoint::fence;
+///
+/// if !fence::heavy_quiet() {
+///     eprintln!("CPUs were interrupted: {}", fence::report());
+/// }
+/// ```
+#[doc(alias("MEMBARRIER_CMD_GLOBAL", "synchronize_rcu"))]
+pub fn heavy_quiet() -> bool {
+    let is_quiet = match backend() {
+        Backend::Membarrier => heavy_fence::execute_quietly(),
+        Backend::SeqCst => {
+            fence(SeqCst);
+            true
+        }
+    };
+    if is_quiet {
+        // Relaxed: statistics only.
+        CALLS.fetch_add(1, Relaxed);
+    } else {
+        heavy();
+    }
+    is_quiet
+}
+
+/// Returns how many calls of [`heavy`] and [`heavy_quiet`] have returned since the start of the process.
 ///
 /// ```
 /// use stillpoint::fence;

@@ -27,6 +27,8 @@
 //! `STILLPOINT_FENCE` (`membarrier`, `seqcst`) asks for a backend. If that is not available, `SeqCst` is
 //! used, and [`report`] returns the reason.
 //!
+//! [`heavy_quiet`] orders the same as `heavy()` and interrupts no CPU; it takes tens of milliseconds.
+//!
 //! So where the kernel lacks or denies `membarrier`, readers of [`crate::rcu`] execute a full fence on entering a
 //! section, and those of [`crate::srcu`] and [`RwLock`](crate::lock::RwLock) another on leaving it.
 //!
@@ -86,7 +88,7 @@ pub(crate) mod backend;
 mod tests;
 
 use crate::sys::heavy_fence;
-pub use backend::{Backend, Report, backend, calls, heavy, init, report};
+pub use backend::{Backend, Report, backend, calls, heavy, heavy_quiet, init, report};
 
 /// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.
 ///

@@ -24,6 +24,12 @@ pub fn register() -> Result<Reason, Reason> {
     Ok(Reason("membarrier(PRIVATE_EXPEDITED) works", 0))
 }
 
+/// Waits until every running thread of the process has executed a full fence, by itself: the kernel waits for a grace
+/// period of its own. Returns `false` if it denies that.
+pub fn execute_quietly() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_GLOBAL, None).is_ok()
+}
+
 /// Executes a full fence on every running thread of the process.
 pub fn execute() {
     if let Err(error) = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, None) {
