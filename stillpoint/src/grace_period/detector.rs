@@ -63,10 +63,14 @@ impl Tried {
         self.grace_period.store(0, Relaxed);
     }
 
+    /// Returns `true` if an attempt of the grace period of this number has failed.
+    pub fn is_of(&self, grace_period: u64) -> bool {
+        self.grace_period.load(Relaxed) == grace_period
+    }
+
     /// Returns for how long the grace period of this number has been tried.
     pub fn age(&self, grace_period: u64) -> u64 {
-        let is_of_it = self.grace_period.load(Relaxed) == grace_period;
-        if is_of_it { now().saturating_sub(self.begun.load(Relaxed)) } else { 0 }
+        if self.is_of(grace_period) { now().saturating_sub(self.begun.load(Relaxed)) } else { 0 }
     }
 
     /// Returns `true` if attempts do not end the grace period of this number, although its readers leave: others
@@ -81,7 +85,7 @@ impl Tried {
     /// the readers that are inside.
     /// Returns `true` if it is the first one.
     fn fails(&self, grace_period: u64, mark: u64, have_left: impl FnOnce(u64) -> bool) -> bool {
-        let is_first = self.grace_period.load(Relaxed) != grace_period;
+        let is_first = !self.is_of(grace_period);
         if is_first {
             self.overlaps.store(0, Relaxed);
             self.begun.store(now(), Relaxed);

@@ -103,6 +103,15 @@ pub struct Leader<'a> {
 }
 
 impl Leader<'_> {
+    /// Returns `true` if this is not the first attempt of its grace period.
+    pub fn tries_again(&self) -> bool {
+        self.patience.is_some_and(|patience| patience.tried.is_of(self.number()))
+    }
+
+    fn number(&self) -> u64 {
+        self.rounds.completed() + 1
+    }
+
     /// Pauses for a moment, after which readers that have blocked the grace period are to be checked again. Returns
     /// `false` if there is no time, or the leader may [sleep](Self::sleep).
     pub fn pause(&mut self) -> bool {
@@ -129,7 +138,7 @@ impl Leader<'_> {
     }
 
     fn detector<'c>(&self, counters: &'c GpCounters) -> StallDetector<'c> {
-        StallDetector::new(counters, self.id, self.domain, self.rounds.completed() + 1)
+        StallDetector::new(counters, self.id, self.domain, self.number())
     }
 
     /// Calls `wait`, which sleeps until no reader blocks the grace period, and calls [`StallDetector::check`] after

@@ -346,6 +346,13 @@ impl SrcuReaders {
         })
     }
 
+    /// Returns what blocks the grace period, if anything seems to, without fences: before an attempt that many have
+    /// preceded in vain. A section that has just ended may still seem open, so this is no reason to sleep.
+    fn look(&self) -> Option<PendingDrain> {
+        let idle = Idx::of(self.flips()).other();
+        (self.active_readers(idle) != 0).then_some(PendingDrain { idx: idle, flip: true })
+    }
+
     /// Completes the grace period, unless a section still blocks it.
     fn try_drain(&self) -> Result<(), PendingDrain> {
         // Relaxed: only leaders store it, one after another.
@@ -428,9 +435,10 @@ impl ReaderSet for SrcuReaders {
     }
 
     fn drain(&self, _own: Option<&Reader>, leader: &mut Leader<'_>) -> bool {
-        let mut drained = self.try_drain();
+        let blocked = leader.tries_again().then(|| self.look()).flatten();
+        let mut drained = blocked.map_or_else(|| self.try_drain(), Err);
         while let Err(pending) = drained {
-            if !leader.pause() {
+            if blocked.is_some() || !leader.pause() {
                 // A leader flips the index when the other one is drained, so what an earlier attempt waited for.
                 let flips = self.flips();
                 leader.check(
