@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::sync::ForkSafe;
+use crate::sync::{ForkSafe, now};
 
 /// The number of readers that the default report names.
 const NAMED: usize = 8;
@@ -72,8 +72,8 @@ pub fn set_stall_timeout(limit: Option<Duration>) {
 
 /// Sets the hook that is called when a grace period stalls, in all domains.
 ///
-/// The default writes a line for each reader to the standard error; or, with the feature `tracing`, makes an event of
-/// each line if a subscriber takes it.
+/// The default writes a line for each reader to the standard error, of at most fifteen stalls a second; or, with the
+/// feature `tracing`, makes an event of each line if a subscriber takes it.
 ///
 /// The hook runs in a thread that waits for a grace period, a caller or one of the library's threads. It delays this
 /// grace period and all threads that wait for it, so it should be short. It may read ([`enter`](crate::rcu::enter)).
@@ -341,6 +341,22 @@ impl fmt::Display for StalledReader {
     }
 }
 
+/// A second, and how many reports it has had, in the bits of [`REPORTS`]. Relaxed: carries nothing.
+static PRINTED: AtomicU64 = AtomicU64::new(0);
+
+/// How many reports a second may print: thousands of domains may stall at once.
+const REPORTS: u64 = 15;
+
+/// Counts a report in [`PRINTED`], unless the second has had all of its reports.
+fn count_report(printed: u64, second: u64) -> Option<u64> {
+    let this_second = second << REPORTS.count_ones();
+    if printed < this_second {
+        Some(this_second + 1)
+    } else {
+        (printed & REPORTS != REPORTS).then(|| printed + 1)
+    }
+}
+
 /// The default report: events if a subscriber takes them, else lines on the standard error.
 fn report_by_default(stall: &Stall) {
     let text = stall.to_string();
@@ -352,7 +368,14 @@ fn report_by_default(stall: &Stall) {
         }
         return;
     }
-    let text = format!("stillpoint: {}\n", text.trim_end().replace('\n', "\nstillpoint: "));
+    let second = now() / 1_000_000_000;
+    let Ok(before) = PRINTED.fetch_update(Relaxed, Relaxed, |printed| count_report(printed, second)) else {
+        return;
+    };
+    let mut text = format!("stillpoint: {}\n", text.trim_end().replace('\n', "\nstillpoint: "));
+    if count_report(count_report(before, second).unwrap_or(0), second).is_none() {
+        text += "stillpoint: more stalls of this second are only counted, unless there is a stall hook\n";
+    }
     // Not `eprintln!`, which panics if it cannot write. One call, so that no other output comes in between.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -360,6 +383,18 @@ fn report_by_default(stall: &Stall) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn default_reports_of_a_second_are_limited() {
+        let mut printed = 0;
+        for second in [7, 7, 8] {
+            let before = printed;
+            while let Some(counted) = count_report(printed, second) {
+                printed = counted;
+            }
+            assert_eq!(printed, (second << 4) + REPORTS, "after {before}");
+        }
+    }
 
     #[test]
     fn stall_timeout_is_a_millisecond_at_least() {
