@@ -32,9 +32,46 @@ impl Snapshot {
         self.sum
     }
 
+    /// Returns the average of the values, if there are any. It is wrong if their sum wraps around.
+    pub fn mean(&self) -> Option<f64> {
+        let count = self.count();
+        (count > 0).then(|| self.sum as f64 / count as f64)
+    }
+
     /// Returns the highest value of the last bucket that has values.
     pub fn max(&self) -> Option<u64> {
         self.quantile(1.0)
+    }
+
+    /// Adds the counts and the sum of `other`: of a histogram of another thread, process or time. A count stays at
+    /// `u64::MAX`; the sum wraps around.
+    ///
+    /// ```
+    /// use stillpoint::percpu::{Histogram, Snapshot};
+    ///
+    /// let servers = [Histogram::new(), Histogram::new()];
+    /// servers[0].record(2);
+    /// servers[1].record(4);
+    /// let mut all = Snapshot::default();
+    /// servers.iter().for_each(|server| all.merge(&server.snapshot()));
+    /// assert_eq!((all.count(), all.mean(), all.max()), (2, Some(3.0), Some(4)));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If both have values, and not the same bounds.
+    #[track_caller]
+    pub fn merge(&mut self, other: &Self) {
+        if !self.has_bounds_of(other) {
+            if self.count() == 0 {
+                self.clone_from(other);
+            }
+            return;
+        }
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.sum = self.sum.wrapping_add(other.sum);
     }
 
     /// Iterates over the buckets with values, in ascending order. Yields the lowest and the highest value of a
@@ -106,9 +143,7 @@ impl Snapshot {
     #[must_use]
     #[track_caller]
     pub fn since(&self, earlier: &Self) -> Self {
-        if self.bounds != earlier.bounds {
-            let one_has_none = self.count() == 0 || earlier.count() == 0;
-            assert!(one_has_none, "the histograms do not have the same bounds");
+        if !self.has_bounds_of(earlier) {
             return self.clone();
         }
         let counts = self.counts.iter().zip(&earlier.counts);
@@ -117,6 +152,17 @@ impl Snapshot {
             counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect(),
             sum: self.sum.wrapping_sub(earlier.sum),
         }
+    }
+
+    /// Returns whether both have the same bounds. Panics if they do not, and both have values.
+    #[track_caller]
+    fn has_bounds_of(&self, other: &Self) -> bool {
+        let same = self.bounds == other.bounds;
+        assert!(
+            same || self.count() == 0 || other.count() == 0,
+            "the histograms do not have the same bounds"
+        );
+        same
     }
 
     fn lowest(&self, bucket: usize) -> u64 {
@@ -235,20 +281,27 @@ mod tests {
     #[test]
     fn counts_by_given_bounds_are_of_the_buckets_that_the_bounds_end() {
         let of = |bounds, counts: &[u64]| Snapshot { bounds: Some(bounds), counts: counts.into(), sum: 0 };
-        let all = of(&[10, 20], &[2, 2, 4]);
+        let mut all = Snapshot::default();
+        all.merge(&of(&[10, 20], &[1, 2, 4]));
+        all.merge(&of(&[10, 20], &[1, 0, 0]));
+        all.merge(&Snapshot::default());
         assert!(all.buckets().eq([(0, 10, 2), (11, 20, 2), (21, u64::MAX, 4)]));
         let counts = all.cumulative([9, 10, 15, 20, 21, u64::MAX]).map(|(_, count)| count);
         assert!(counts.eq([0, 2, 2, 4, 4, 8]));
         assert_eq!((all.quantile(0.25), all.quantile(0.5), all.max()), (Some(10), Some(20), Some(u64::MAX)));
-        assert!(of(&[], &[3]).buckets().eq([(0, u64::MAX, 3)]));
+        let none = of(&[], &[3]);
+        assert!(none.buckets().eq([(0, u64::MAX, 3)]));
     }
 
     #[test]
     fn counts_that_exceed_their_type_saturate() {
-        let all = Snapshot { bounds: Some(&[10, 20]), counts: [1 << 63, 1 << 62, 1 << 63].into(), sum: 0 };
+        let mut all =
+            Snapshot { bounds: Some(&[10, 20]), counts: [1 << 63, 1 << 62, 1 << 63].into(), sum: 0 };
         assert_eq!(all.count(), u64::MAX);
         assert!(all.cumulative([10, 20, u64::MAX]).map(|(_, count)| count).eq([1 << 63, 3 << 62, u64::MAX]));
         assert_eq!((all.quantile(0.4), all.quantile(0.5), all.max()), (Some(10), Some(20), Some(u64::MAX)));
+        all.merge(&all.clone());
+        assert!(all.buckets().map(|(.., count)| count).eq([u64::MAX, 1 << 63, u64::MAX]));
     }
 
     #[test]
