@@ -5,7 +5,6 @@
 //!
 //! - `guard`: a guard that may be kept, in threads that `held` as many already. arc-swap has eight slots in a thread
 //!   that are fast.
-//! - `rcu`, `srcu`: an `Rcu`, read in a section, which may sleep in `srcu`.
 //! - `cache`: a thread compares its copy of the pointer, and keeps the value until it reads again.
 //!
 //! `store_ns` is the time of a store of one of two pointers, in turns, beside threads that have loaded once and
@@ -20,14 +19,12 @@ use serde::{Deserialize, Serialize};
 
 use super::read::PAIR;
 use super::{TimeLoop, time_loops};
-use crate::peers::hazards::{Kovan, Protect as _, time_one};
-use crate::peers::stillpoint::arc::{Borrowing, Cached, Cell, Deferred, Exact};
+use crate::peers::stillpoint::arc::{Cached, Cell, Deferred, Exact};
 use crate::peers::{ReadSide, Stores, arc_swap, hazarc, left_right, time_reads};
 use harness::report::OURS;
 use harness::timed_loop::Threads;
 use harness::worker::{Remote, Worker};
 use harness::{Budget, Config, Metric, Plan, Recorder, Report, System, crew, systems};
-use stillpoint::{rcu, srcu};
 
 const STORE: Metric = Metric::nanoseconds("store_ns");
 
@@ -41,22 +38,17 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
     let recorder = &mut Recorder::new("arc");
     let guards = systems![time_reads: Cell<Exact>, arc_swap::Load, hazarc::Load];
     let beside = systems![time_beside: Cell<Exact>, arc_swap::Load, hazarc::Load];
-    let rcu = systems![time_reads: Borrowing<rcu::Global>, arc_swap::Load, hazarc::Load, left_right::Handles];
-    let rcu = rcu.into_iter().chain(systems![time_one: Kovan]).collect();
-    let srcu = systems![time_reads: Borrowing<srcu::Domain>, arc_swap::Load];
     let caches = systems![time_reads: Cached, arc_swap::Cached, hazarc::Cached];
     let mut measure = |part, by: &str, held: usize, mut systems: Vec<System<TimeLoop>>| {
         systems[0].name = OURS;
         let more = [("by", by.into()), ("held", held.into())];
         time_loops(budget.share(part), recorder, &PAIR, &more, systems)
     };
-    measure(0.2, "guard", 0, guards.into())?;
-    measure(0.15, "guard", HELD, beside.into())?;
-    measure(0.15, "rcu", 0, rcu)?;
-    measure(0.1, "srcu", 0, srcu.into())?;
-    measure(0.1, "cache", 0, caches.into())?;
+    measure(0.25, "guard", 0, guards.into())?;
+    measure(0.2, "guard", HELD, beside.into())?;
+    measure(0.15, "cache", 0, caches.into())?;
     for strategy in ["exact", "deferred"] {
-        measure_stores(budget.share(0.15), recorder, strategy)?;
+        measure_stores(budget.share(0.2), recorder, strategy)?;
     }
     Ok(Report::new(recorder, Vec::new()))
 }

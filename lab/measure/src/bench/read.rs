@@ -10,7 +10,9 @@ use super::time_loops;
 use crate::peers::hazards::{Haphazard, Kovan, Protect as _, time_one};
 use crate::peers::std::{BareLoad, InMutex, InRwLock};
 use crate::peers::stillpoint::RcuReaders;
-use crate::peers::{self, Published, ReadSide as _, arc_swap, crossbeam, hazarc, seize, time_reads};
+use crate::peers::{
+    self, Published, ReadSide as _, arc_swap, crossbeam, hazarc, left_right, seize, time_reads,
+};
 use harness::{Budget, Metric, Recorder, Report, systems};
 
 /// Time of an iteration of the loop in each thread.
@@ -29,6 +31,7 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         arc_swap::Cached,
         hazarc::Load,
         hazarc::Cached,
+        left_right::Handles,
         InRwLock,
         InMutex,
     ];

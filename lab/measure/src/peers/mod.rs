@@ -5,7 +5,6 @@
 //! alone.
 
 pub mod arc_swap;
-pub mod counters;
 pub mod crossbeam;
 pub mod hazarc;
 pub mod hazards;
