@@ -5,7 +5,7 @@
 #
 #   ci/docs.sh                       checks
 #   ci/docs.sh record [report.json]  writes the summary, its plots and its tables in all pages: of a new report, unless
-#                                    threads did not get the CPUs of the machine
+#                                    threads got the CPUs of the machine in no part of it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -27,7 +27,7 @@ for page in "${pages[@]}"; do
             do print line; while ((getline line < (blocks "/" $3 ".md")) > 0); close(blocks "/" $3 ".md") }
         END { if (inside) exit 1 }' "$page" >"$scratch/$page" || { echo "$page has a wrong mark" >&2; exit 1; }
 done
-pages+=("$summary" docs/report/{summary.md,lock.svg,memory.svg})
+pages+=("$summary" docs/report/{summary.md,lock.svg,memory.svg,programs.svg})
 if [[ ${1-} == record ]]; then for page in "${pages[@]}"; do cp "$scratch/$page" "$page"; done; fi
 for page in "${pages[@]}"; do
     diff "$page" "$scratch/$page" || { echo "$page is not what $summary says (>): run ci/docs.sh record" >&2; exit 1; }

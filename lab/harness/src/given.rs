@@ -12,7 +12,7 @@ use super::schema::Summary;
 use super::units::digits;
 
 /// The least part of the CPUs that threads must get.
-const ENOUGH: f64 = 0.8;
+pub const ENOUGH: f64 = 0.8;
 /// What changes by more than this part of the CPUs has changed.
 const CHANGED: f64 = 0.15;
 /// How often a round is begun.
@@ -31,6 +31,11 @@ fn is_good(before: f64, after: f64, usable: usize) -> bool {
     let most = usable as f64;
     let (before, after) = (before.min(most), after.min(most));
     is_enough(before.min(after), usable) && (before - after).abs() <= CHANGED * most
+}
+
+/// Returns how many CPUs threads get now.
+pub fn given_now() -> anyhow::Result<f64> {
+    Given::<Spinners>::default().look()
 }
 
 /// What was given in the rounds of a bench.

@@ -61,10 +61,11 @@ impl Report {
     }
 }
 
-/// Returns whether a system is none that a program could use in our place: ours in another form, or what shows how
-/// far down one could get without protection, without a sum, or without sleeping.
+/// Returns whether a system is none that a program could use in our place: ours in another form, a post's, or what
+/// shows how far down one could get without protection, without a sum, or without sleeping.
 fn is_reference(system: &str) -> bool {
-    let references = ["bare-load", "thread-local", "as-before", "one-flag", "reader-flags"];
+    let references =
+        ["bare-load", "thread-local", "counter-pair", "pvq", "as-before", "one-flag", "reader-flags"];
     system.starts_with(OURS) || references.contains(&system)
 }
 

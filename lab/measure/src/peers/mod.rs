@@ -6,6 +6,7 @@
 
 pub mod arc_swap;
 pub mod crossbeam;
+pub(crate) mod guarantees;
 pub mod hazarc;
 pub mod hazards;
 pub mod left_right;

@@ -58,8 +58,11 @@ impl Document {
             Err(why) => format!("**not to be published** ({why})"),
         };
         let given = self.cpus().map_or(String::new(), |cpus| format!("; {cpus}"));
+        let lost = self.results.iter().filter(|result| !is_good(result));
+        let lost: Vec<&str> = lost.map(|result| &*result.bench).collect();
+        let lost = if lost.is_empty() { String::new() } else { format!(" Without {}.", lost.join(", ")) };
         format!(
-            "{}, {} CPUs, Linux {}, fences by {}{given}; {code}; {seconds:.0} s of measurements.",
+            "{}, {} CPUs, Linux {}, fences by {}{given}; {code}; {seconds:.0} s of measurements.{lost}",
             self.fact("cpu"),
             first("cpus"),
             first("kernel"),
@@ -67,9 +70,10 @@ impl Document {
         )
     }
 
-    /// Returns the CPUs that threads got in the result in which they got the least part.
-    pub(super) fn cpus(&self) -> Option<&Cpus> {
-        self.results.iter().filter_map(|result| result.cpus.as_ref()).reduce(Cpus::worse)
+    /// Returns the CPUs that threads got in the result in which they got the least part, of those that are published.
+    fn cpus(&self) -> Option<&Cpus> {
+        let good = self.results.iter().filter(|result| is_good(result));
+        good.filter_map(|result| result.cpus.as_ref()).reduce(Cpus::worse)
     }
 
     /// Returns the result of a part.
@@ -82,14 +86,16 @@ impl Document {
         PARTS.iter().filter_map(|part| self.result(part.name))
     }
 
-    /// Returns the run and the code, if threads got the CPUs of the machine, and the commit is known and has no
-    /// changes.
+    /// Returns the run and the code, if threads got the CPUs of the machine in some part, and the commit is known and
+    /// has no changes. Of the parts in which they did not, only what one thread does is published.
     ///
     /// # Errors
     ///
     /// Returns what is wrong otherwise.
     pub(super) fn origin(&self) -> Result<&Origin, String> {
-        self.results.iter().try_for_each(had_cpus)?;
+        if !self.results.iter().any(is_good) {
+            return Err(self.results.first().map_or("there are no results".to_owned(), why_not));
+        }
         match &self.origin {
             None => Err("there are no results".to_owned()),
             Some(Origin { commit, .. }) if commit == UNKNOWN => Err("the commit is not known".to_owned()),
@@ -99,14 +105,15 @@ impl Document {
     }
 }
 
-/// Returns which of a result's threads did not get the CPUs that they could use, if some did not.
-fn had_cpus(result: &Report) -> Result<(), String> {
-    let name = &result.bench;
-    match &result.cpus {
-        None => Err(format!("{name}: how many CPUs threads got is not known")),
-        Some(cpus) if !cpus.are_enough() => Err(format!("{name}: {cpus}")),
-        Some(_) => Ok(()),
-    }
+/// Returns whether a part was measured, on the CPUs that its threads could use.
+fn is_good(result: &Report) -> bool {
+    !result.rows.is_empty() && result.cpus.as_ref().is_some_and(Cpus::are_enough)
+}
+
+/// Returns why it was not.
+fn why_not(result: &Report) -> String {
+    let why = result.cpus.as_ref().map(Cpus::to_string);
+    format!("{}: {}", result.bench, why.unwrap_or("how many CPUs threads got is not known".to_owned()))
 }
 
 /// Replaces each `{name}` in a text by the parameter of a row.
@@ -118,17 +125,23 @@ pub(super) fn fill(text: &str, row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use harness::Recorder;
+    use harness::stats::{Config, Metric, Recorder};
 
     #[test]
     fn changed_code_and_results_without_cpus_are_not_to_be_published() {
+        const LATENCY: Metric = Metric::nanoseconds("p50_ns");
         let document = |commit: &str, dirty, cpus| {
-            let report = Report::new(&Recorder::new("sync"), Vec::new());
+            let mut recorder = Recorder::new("sync");
+            recorder.record(0, "system", &LATENCY, &Config::default(), 1.0);
+            let report = Report::new(&recorder, Vec::new());
             let origin = Some(Origin { run: "1".into(), commit: commit.into(), dirty });
             Document { origin, machine: Vec::new(), results: vec![Report { cpus, ..report }] }
         };
         let cpus = |given| Some(Cpus::always(given, 2));
-        assert!(document("abc", false, cpus(2.0)).origin().is_ok());
+        let mut good = document("abc", false, cpus(2.0));
+        assert!(good.origin().is_ok());
+        good.results.extend(document("abc", false, cpus(1.5)).results);
+        assert!(good.origin().is_ok() && good.headline().ends_with("Without sync."), "{}", good.headline());
         for (bad, why) in [
             (document("abc", false, cpus(1.5)), "threads got 1.50"),
             (document("abc", false, None), "is not known"),

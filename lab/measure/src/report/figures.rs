@@ -3,32 +3,33 @@
 use serde::{Deserialize, Serialize};
 
 use super::document::{Document, fill};
-use harness::Better;
+use crate::peers::guarantees::{self, lines};
 use harness::report::{OURS, UNCHECKED, figure, times};
 use harness::stats::{Row, Summary};
+use harness::{Better, Report};
 
 pub(super) type Str = &'static str;
 
 const NOT_MEASURED: &str = "not measured";
+/// Marks a system that gives something else, and a ratio that is not nearly the quotient of the medians beside it.
+const OTHERWISE: char = '*';
+pub(super) const ROUNDS_DIFFER: char = '†';
 /// Metrics of which more is better.
 const RATES: [Str; 2] = ["mops", "updates_per_s"];
 
 /// A line of `figures.txt`: a quantity, which is a metric and the configuration in which it is shown (see
 /// [`Report::select`]), and what is aimed at.
+///
+/// [`Report::select`]: harness::Report::select
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
-    pub(super) is_in_readme: bool,
+    /// How the README says it; empty if it does not.
+    sentence: Str,
     pub(super) part: Str,
     title: Str,
     metric: Str,
     wanted: Str,
     targets: Vec<(Str, f64)>,
-}
-
-/// Returns the cells of each line of a list that is no comment.
-pub(super) fn lines(list: Str) -> impl Iterator<Item = [Str; 6]> {
-    let cells = |line: Str| line.split('|').map(str::trim).collect::<Vec<_>>().try_into();
-    list.lines().filter(|line| !line.starts_with('#')).map(move |line| cells(line).expect("six cells"))
 }
 
 /// Returns all figures, in the order in which they are shown.
@@ -37,9 +38,9 @@ pub(super) fn all() -> Vec<Figure> {
         let (system, bound) = pair.split_once(' ').expect("a target is a system and a ratio");
         (system, bound.parse().expect("a ratio is a number"))
     };
-    let figure = |[mark, part, title, metric, wanted, targets]: [Str; 6]| {
+    let figure = |[sentence, part, title, metric, wanted, targets]: [Str; 6]| {
         let targets = targets.split(", ").filter(|pair| !pair.is_empty()).map(target).collect();
-        Figure { is_in_readme: mark == "*", part, title, metric, wanted, targets }
+        Figure { sentence, part, title, metric, wanted, targets }
     };
     lines(include_str!("figures.txt")).map(figure).collect()
 }
@@ -52,7 +53,7 @@ pub(super) struct Line {
     /// Title, ours, the best peer, theirs, ratio, extremes. Without a measurement, ours says so and the last says
     /// why.
     pub(super) cells: [String; 6],
-    /// The other peers and theirs, the best first.
+    /// The other peers and theirs, the best first; then, with [`OTHERWISE`], what guarantees something else.
     pub(super) others: Vec<String>,
     /// Of each target: what ours is compared with, the bound, ratio, extremes, and whether it is met.
     pub(super) targets: Vec<[String; 5]>,
@@ -67,6 +68,28 @@ impl Line {
     pub(super) fn is_of(&self, figure: &Figure) -> bool {
         self.figure == figure.name()
     }
+
+    pub(super) fn is_of_one_cpu(&self) -> bool {
+        self.figure.contains("profile=one")
+    }
+
+    /// Returns the row of the README: what is said, ours, theirs, and two more peers; or why it was not measured.
+    pub(super) fn highlight(&self, figure: &Figure) -> [String; 4] {
+        let [title, ours, peer, theirs, ratio, why] = self.cells.clone();
+        if !self.is_measured() || ratio.is_empty() {
+            return [title, ours, theirs, why];
+        }
+        let is_loss = match ratio.trim_end_matches(['x', ROUNDS_DIFFER]).parse() {
+            Ok(ratio) => {
+                figure.judge(1.0, Summary { median: ratio, min: ratio, max: ratio }, ["", ": a loss"])
+            }
+            Err(_) => String::new(),
+        };
+        let said =
+            figure.sentence.replace("{ratio}", &format!("**{ratio}**")).replace("{peer}", &peer) + &is_loss;
+        let others = self.others.iter().filter(|other| !other.ends_with(OTHERWISE)).take(2);
+        [said, ours, theirs, others.cloned().collect::<Vec<_>>().join(", ")]
+    }
 }
 
 /// Our row, and its ratio to another system.
@@ -80,6 +103,16 @@ pub(super) struct Compared<'a> {
 }
 
 impl Figure {
+    pub(super) fn is_in_readme(&self) -> bool {
+        !self.sentence.is_empty()
+    }
+
+    /// Returns whether it says something on two CPUs only: it is not of one thread, or of one CPU on purpose.
+    pub(super) fn needs_cpus(&self) -> bool {
+        let wanted = |pair| self.wanted.split(", ").any(|own| own == pair);
+        !wanted("profile=one") && (!wanted("threads=1") || wanted("readers=1"))
+    }
+
     pub(super) fn better(&self) -> Better {
         if RATES.contains(&self.metric) { Better::Higher } else { Better::Lower }
     }
@@ -88,16 +121,20 @@ impl Figure {
         format!("{} {} {}", self.part, self.metric, self.wanted)
     }
 
-    /// Compares our row with `system`, or with the best peer of all that were measured (`best`).
+    /// Compares our row with `system`, or with the best peer that was measured and gives the same (`best`).
     pub(super) fn compare<'a>(&self, document: &'a Document, system: &'a str) -> Compared<'a> {
         let Some(result) = document.result(self.part) else { return Compared::default() };
+        let lacks_cpus = result.lacks_cpus().filter(|_| self.needs_cpus());
+        if lacks_cpus.is_some() {
+            return Compared { lacks_cpus, ..Compared::default() };
+        }
         let ours = result.find(OURS, self.metric, self.wanted);
         let to = match system {
-            "best" => ours.and_then(|ours| Some(&*result.peers(ours).first()?.system)),
+            "best" => ours.and_then(|ours| Some(&*guarantees::peers(result, ours).0.first()?.system)),
             _ => Some(system),
         };
         let ratio = ours.zip(to).and_then(|(ours, to)| result.ratio_to(ours, to));
-        Compared { ours, to, ratio, lacks_cpus: result.lacks_cpus() }
+        Compared { ours, to, ratio, lacks_cpus }
     }
 
     pub(super) fn line(&self, document: &Document) -> Line {
@@ -105,12 +142,18 @@ impl Figure {
         let result = document.result(self.part);
         let (cells, others) = match (ours, result) {
             (Some(ours), Some(result)) => {
-                let mut peers = result.peers(ours).into_iter();
-                let theirs = peers.next().map_or_else(String::new, value);
-                let others = peers.map(|peer| format!("{} {}", peer.system, value(peer))).collect();
-                let [ratio, range] = texts(ratio);
-                let peer = to.unwrap_or("no peer was measured").to_owned();
-                ([fill(self.title, ours), value(ours), peer, theirs, ratio, range], others)
+                let (alike, others) = guarantees::peers(result, ours);
+                let theirs = alike.first().copied();
+                let [mut ratio_text, range] = texts(ratio);
+                if ratio.zip(theirs).is_some_and(|(ratio, theirs)| is_otherwise(ratio, ours, theirs)) {
+                    ratio_text.push(ROUNDS_DIFFER);
+                }
+                let others = others.iter().map(|row| format!("{} {}{OTHERWISE}", row.system, value(row)));
+                let alike = alike.iter().skip(1).map(|row| format!("{} {}", row.system, value(row)));
+                let theirs = theirs.map_or_else(String::new, value);
+                let peer = to.unwrap_or("no peer gives the same").to_owned();
+                let title = fill(self.title, ours) + if ours.is_of_one_cpu() { ", one CPU" } else { "" };
+                ([title, value(ours), peer, theirs, ratio_text, range], alike.chain(others).collect())
             }
             _ => {
                 let why = lacks_cpus.unwrap_or_else(|| self.missing(document));
@@ -160,14 +203,15 @@ impl Figure {
 /// ratio, its extremes.
 pub(super) fn behind(document: &Document) -> Vec<[String; 6]> {
     let mut lines = Vec::new();
-    for result in document.in_order().filter(|result| result.posted.is_none()) {
+    let is_shown = |result: &&Report| result.posted.is_none() && result.lacks_cpus().is_none();
+    for result in document.in_order().filter(is_shown) {
         let ours = || result.rows.iter().filter(|row| row.system == OURS);
         let mut metrics: Vec<(&str, bool)> = ours().map(|row| (&*row.metric, row.is_of_one_cpu())).collect();
         metrics.sort_unstable();
         metrics.dedup();
         for (metric, on_one_cpu) in metrics {
             let best = |row| {
-                let best: &Row = result.peers(row).first().copied()?;
+                let best: &Row = guarantees::peers(result, row).0.first().copied()?;
                 Some((row, &*best.system, best.ratio?))
             };
             let is_it = |row: &&Row| row.metric == metric && row.is_of_one_cpu() == on_one_cpu;
@@ -190,6 +234,13 @@ pub(super) fn behind(document: &Document) -> Vec<[String; 6]> {
     lines
 }
 
+/// Returns whether a ratio differs from the quotient of the medians by a tenth, or says that the other one is ahead.
+fn is_otherwise(ratio: Summary, ours: &Row, theirs: &Row) -> bool {
+    let quotient = ours.summary.median / theirs.summary.median;
+    let factor = (quotient / ratio.median).max(ratio.median / quotient);
+    factor > 1.1 || factor > 1.02 && (quotient < 1.0) != (ratio.median < 1.0)
+}
+
 pub(super) fn value(row: &Row) -> String {
     figure(row.summary.median, &row.unit)
 }
@@ -203,7 +254,6 @@ pub(super) fn texts(ratio: Option<Summary>) -> [String; 2] {
 mod tests {
     use super::super::part::PARTS;
     use super::*;
-    use harness::Report;
     use harness::stats::{Config, Metric, Recorder};
 
     const PAIR: Metric = Metric::nanoseconds("pair_ns");
@@ -234,13 +284,13 @@ mod tests {
     #[test]
     fn line_names_the_best_peer_also_where_it_wins() {
         let values: [(_, &[f64]); 4] =
-            [(OURS, &[2.0]), ("slow", &[9.0]), ("fast", &[1.0]), ("bare-load", &[0.1])];
+            [(OURS, &[2.0]), ("seize", &[9.0]), ("kovan", &[1.0]), ("arc-swap-cache", &[0.1])];
         let document = document(&values);
         let line = all_lines(&document).remove(0);
-        assert_eq!(line.cells[1..5], ["2.00 ns", "fast", "1.00 ns", "2.00x"]);
-        assert_eq!(line.others, ["slow 9.00 ns"]);
+        assert_eq!(line.cells[1..5], ["2.00 ns", "kovan", "1.00 ns", "2.00x"]);
+        assert_eq!(line.others, ["seize 9.00 ns", "arc-swap-cache 0.10 ns*"]);
         let behind = behind(&document);
-        assert_eq!(behind[0][..5], ["read pair_ns", "1 of 1", "threads=1", "fast", "2.00x"]);
+        assert_eq!(behind[0][..5], ["read pair_ns", "1 of 1", "threads=1", "kovan", "2.00x"]);
     }
 
     #[test]
@@ -251,7 +301,7 @@ mod tests {
         };
         assert_eq!(verdict(&[0.5, 0.6, 0.7]), "met");
         assert_eq!(verdict(&[0.5, 0.6, 0.8]), "met, in doubt");
-        assert_eq!(verdict(&[0.5, 0.8, 0.9]), "missed, in doubt");
+        assert_eq!(verdict(&[0.5, 0.85, 0.9]), "missed, in doubt");
         assert_eq!(verdict(&[0.8, 0.8, 0.9]), "missed");
         assert_eq!(verdict(&[]), "not measured");
     }

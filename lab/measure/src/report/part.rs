@@ -36,10 +36,10 @@ const fn experiment(name: &'static str, quick: f64, usual: f64) -> Part {
 
 /// All parts, in the order in which they are measured.
 pub(super) const PARTS: [Part; 20] = [
-    part("read", 25.0, 50.0, read::run),
+    part("read", 25.0, 40.0, read::run),
     Part { denied: Some("membarrier"), ..part("read-no-membarrier", 15.0, 30.0, read::run) },
-    part("sync", 40.0, 60.0, sync::run),
-    part("fence", 10.0, 30.0, fence::run),
+    part("sync", 40.0, 90.0, sync::run),
+    part("fence", 10.0, 25.0, fence::run),
     part("callback", 20.0, 60.0, callback::run),
     part("qsbr", 20.0, 60.0, qsbr::run),
     part("srcu", 20.0, 30.0, srcu::run),
@@ -48,7 +48,7 @@ pub(super) const PARTS: [Part; 20] = [
     part("percpu", 25.0, 40.0, percpu::run),
     part("map", 60.0, 180.0, map::run),
     part("lock", 60.0, 240.0, lock::run),
-    part("rwlock", 40.0, 60.0, lock::shared::run),
+    part("rwlock", 40.0, 110.0, lock::shared::run),
     part("programs", 80.0, 400.0, programs::run),
     experiment("e1", 15.0, 40.0),
     experiment("e2", 12.0, 40.0),
@@ -68,11 +68,6 @@ impl Part {
     /// Returns how long the measurement takes.
     pub(super) fn seconds(self, quick: bool) -> f64 {
         if quick { self.quick } else { self.usual }
-    }
-
-    /// Returns whether the part may be missing: a system call cannot be denied, or `posts` is not built.
-    pub(super) fn may_be_missing(self) -> bool {
-        self.denied.is_some() || self.run.is_none()
     }
 
     /// Starts a process for the part.

@@ -35,14 +35,20 @@ const QUIET: RGBColor = PALETTE[1].1;
 const RULE: RGBColor = PALETTE[2].1;
 const PEER: usize = 3;
 const PEERS: usize = 9;
+/// Where the first row of dots begins.
+const ROWS_TOP: i32 = 40;
 
 type Drawn = Result<(), Box<dyn Error>>;
 
-/// A plot on scales from zero on, and the name of its file.
-#[derive(Debug, Serialize, Deserialize)]
+/// A plot on scales from zero on, or of dots in rows; and the name of its file.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Plot {
     pub(super) name: String,
+    /// What the scales show; of rows, the two panels.
     pub(super) axes: [String; 2],
+    /// The names of rows, in which dots show a ratio.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) rows: Vec<String>,
     pub(super) curves: Vec<Curve>,
 }
 
@@ -56,8 +62,20 @@ pub(super) struct Curve {
 /// Draws the curves, ours above the others.
 pub(super) fn draw(plot: &Plot) -> String {
     let mut svg = String::new();
-    let canvas = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-    draw_on(&canvas, plot).expect("a text takes what is drawn");
+    let size = if plot.rows.is_empty() {
+        SIZE
+    } else {
+        (SIZE.0, ROWS_TOP as u32 + 17 * plot.rows.len() as u32 + 24)
+    };
+    let canvas = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    let draw: fn(&DrawingArea<SVGBackend<'_>, Shift>, &Plot) -> Drawn = match plot {
+        Plot { curves, .. } if curves.is_empty() => {
+            |canvas, _| write(canvas, "not measured", (20, 20), QUIET)
+        }
+        Plot { rows, .. } if !rows.is_empty() => draw_rows,
+        _ => draw_on,
+    };
+    draw(&canvas, plot).expect("a text takes what is drawn");
     drop(canvas);
     for (name, RGBColor(r, g, b)) in PALETTE {
         svg = svg.replace(&format!("#{r:02X}{g:02X}{b:02X}"), &format!("var(--{name})"));
@@ -92,9 +110,6 @@ fn draw_on(canvas: &DrawingArea<SVGBackend<'_>, Shift>, Plot { axes, curves, .. 
         .y_label_formatter(&number)
         .draw()?;
     write(canvas, &axes[1], (2, 6), QUIET)?;
-    if curves.iter().all(|curve| curve.points.len() == 1) {
-        chart.draw_series([PathElement::new(frontier(points().copied().collect()), QUIET)])?;
-    }
     let top = |curve: &Curve| curve.points.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
     let tops = curves.iter().map(|curve| top(curve).expect("a curve that is drawn has points"));
     let tops: Vec<(i32, i32)> = tops.map(|top| chart.plotting_area().map_coordinate(&top)).collect();
@@ -117,24 +132,51 @@ fn draw_on(canvas: &DrawingArea<SVGBackend<'_>, Shift>, Plot { axes, curves, .. 
     Ok(canvas.present()?)
 }
 
+/// Draws dots in rows, in two panels: curves whose names begin alike have one colour, and are drawn in the second panel
+/// if their name ends in that of it.
+fn draw_rows(canvas: &DrawingArea<SVGBackend<'_>, Shift>, Plot { axes, rows, curves, .. }: &Plot) -> Drawn {
+    let ratios = || curves.iter().flat_map(|curve| &curve.points).map(|point| point.1);
+    let (least, most) =
+        (ratios().fold(0.5, f64::min).max(0.05).ln(), ratios().fold(2.0, f64::max).min(20.0).ln());
+    let (width, bottom) = (160, ROWS_TOP + 17 * rows.len() as i32);
+    let left = |panel: usize| 96 + panel as i32 * (width + 14);
+    let x = |panel, ratio: f64| {
+        left(panel)
+            + ((ratio.max(0.05).ln().clamp(least, most) - least) / (most - least) * f64::from(width)) as i32
+    };
+    let y = |row: usize| ROWS_TOP + 17 * row as i32 + 8;
+    for (row, name) in rows.iter().enumerate() {
+        write(canvas, name, (2, y(row)), QUIET)?;
+    }
+    for (panel, title) in axes.iter().enumerate() {
+        write(canvas, title, (left(panel), 10), QUIET)?;
+        for ratio in [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0] {
+            if (least - 0.01..most + 0.01).contains(&f64::ln(ratio)) {
+                let line = [(x(panel, ratio), ROWS_TOP), (x(panel, ratio), bottom)];
+                canvas.draw(&PathElement::new(line, if ratio == 1.0 { QUIET } else { RULE }))?;
+                write(canvas, &ratio.to_string(), (x(panel, ratio) - 4, bottom + 12), QUIET)?;
+            }
+        }
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for Curve { system, points } in curves {
+        let (name, panel) = system.split_once(", ").map_or((&**system, 0), |(name, _)| (name, 1));
+        let place = names.iter().position(|own| *own == name).unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        });
+        let color = [PALETTE[PEER].1, PALETTE[PEER + 1].1, OUR][place % 3];
+        write(canvas, name, (96 + 110 * place as i32, 28), color)?;
+        for &(row, ratio) in points {
+            canvas.draw(&Circle::new((x(panel, ratio), y(row as usize)), 3, color.filled()))?;
+        }
+    }
+    Ok(canvas.present()?)
+}
+
 fn write(canvas: &DrawingArea<SVGBackend<'_>, Shift>, words: &str, at: (i32, i32), color: RGBColor) -> Drawn {
     let font = ("sans-serif", 14).into_font().color(&color).pos(Pos::new(HPos::Left, VPos::Center));
     Ok(canvas.draw(&Text::new(words.to_owned(), at, font))?)
-}
-
-/// Returns a line through the points than which no other one is further to the left and higher: to the right of it
-/// and below it, a point of the line is at least as good in both.
-fn frontier(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-    let mut line: Vec<(f64, f64)> = Vec::new();
-    for (x, y) in points {
-        let most = line.last().map_or(0.0, |last| last.1);
-        if y > most {
-            line.extend((most > 0.0).then_some((x, most)));
-            line.push((x, y));
-        }
-    }
-    line
 }
 
 /// Returns places near the wanted ones, in their order, that leave room for a name each, between `top` and `bottom`.
@@ -165,16 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn frontier_joins_the_points_that_no_other_dominates() {
-        let line = frontier(vec![(2.0, 4.0), (3.0, 4.0), (1.0, 1.0)]);
-        assert_eq!(line, [(1.0, 1.0), (2.0, 1.0), (2.0, 4.0)]);
-    }
-
-    #[test]
     fn plot_is_a_file_with_names_scales_and_two_palettes() {
         let curve = |system: &str, points| Curve { system: system.to_owned(), points };
         let curves = vec![curve(OURS, vec![(1.0, 2.0), (64.0, 9.0)]), curve("peer", vec![(32.0, 4.0)])];
-        let svg = draw(&Plot { name: String::new(), axes: ["threads", "waits"].map(String::from), curves });
+        let axes = ["threads", "waits"].map(String::from);
+        let svg = draw(&Plot { axes, curves, ..Plot::default() });
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
         for part in [
             ">stillpoint<",
@@ -189,5 +226,19 @@ mod tests {
         ] {
             assert!(svg.contains(part), "{part} is missing in {svg}");
         }
+    }
+    #[test]
+    fn rows_have_dots_in_two_panels_and_an_empty_plot_says_so() {
+        let curve = |system: &str, points| Curve { system: system.to_owned(), points };
+        let curves = vec![
+            curve("8 threads", vec![(0.0, 2.0), (1.0, 0.5)]),
+            curve("8 threads, one CPU", vec![(0.0, 9.0)]),
+        ];
+        let rows = ["bank", "pool"].map(String::from).to_vec();
+        let svg =
+            draw(&Plot { axes: ["all CPUs", "one CPU"].map(String::from), rows, curves, ..Plot::default() });
+        assert_eq!(svg.matches("<circle").count(), 3);
+        assert!([">pool<", ">one CPU<", ">8 threads<"].iter().all(|text| svg.contains(text)), "{svg}");
+        assert!(draw(&Plot::default()).contains(">not measured<"));
     }
 }

@@ -6,7 +6,8 @@
 //! the spread over the rounds does not agree with the median on the side of 1.
 
 use super::document::fill;
-use super::figures::{Str, lines, texts, value};
+use super::figures::{Str, texts, value};
+use crate::peers::guarantees::lines;
 use harness::Report;
 use harness::report::{OURS, UNCHECKED, times};
 use harness::stats::Summary;

@@ -28,6 +28,9 @@ pub(super) struct Given {
     /// Each further one. The default is the slope of the posted figures: see docs/scale.md.
     #[arg(long, value_name = "NS", default_value_t = 150.0)]
     interrupt: f64,
+    /// A cache line that another CPU has written to [default: measured].
+    #[arg(long, value_name = "NS")]
+    miss: Option<f64>,
 }
 
 /// The costs in nanoseconds.
@@ -38,7 +41,7 @@ pub(super) struct Constants {
     interrupt: f64,
     group: f64,
     line: f64,
-    miss: f64,
+    pub(super) miss: f64,
     wakeup: f64,
 }
 
@@ -63,7 +66,8 @@ impl Constants {
             Some(given) => given,
             None => (fence_beside(other)? - fence_alone()).max(0.0),
         };
-        let (miss, wakeup) = (miss(other)?, wakeup(other)?);
+        let (measured, wakeup) = (miss(other)?, wakeup(other)?);
+        let miss = given.miss.unwrap_or(measured);
         // Last: the readers stay.
         let nothing = grace_period();
         let each = |more: f64, number: usize| (more / number as f64).max(0.0);

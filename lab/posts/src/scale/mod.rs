@@ -7,6 +7,7 @@
 mod constants;
 mod count;
 mod model;
+mod service;
 
 use constants::Constants;
 use harness::report::Grid;
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     println!("{}", constants.grid());
     let (readers, scan) = constants.idle_scan();
     println!("A scan of {readers} readers of idle threads: {}", duration(scan));
+    println!("{}", service::grid(&CPUS, constants.miss));
     for operation in &model::OPERATIONS {
         let by_cpus = CPUS.map(|cpus| (cpus, Machine { cpus, threads: 2 * cpus }));
         show(operation, "CPUs", &by_cpus, &constants);
