@@ -6,7 +6,6 @@
 #include "retired.hpp"
 
 #include <atomic>
-#include <functional>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -34,44 +33,16 @@ std::uint64_t kept()
     return stats.kept;
 }
 
-// [saferecl.hp.base]/1: T may be incomplete where the base is named.
-struct Node : hazard_pointer_obj_base<Node> {
-    explicit Node(int v = 0) : value(v) {}
-    ~Node()
-    {
-        value = -1;
-        ++deleted;
-    }
-    int value;
-};
-
-struct Second : Named, hazard_pointer_obj_base<Second, Count> {
-    int value = 5;
-};
-
-// [saferecl.hp.base]/2: D need be default constructible and move assignable only.
-struct Third : hazard_pointer_obj_base<Third, Assigned> {
-    int value = 7;
-};
-
-struct Function : hazard_pointer_obj_base<Function, std::function<void(Function *)>> {};
+// [saferecl.hp.base]/1, /2; [saferecl.hp.general]/2.
+using Test = Objects<hazard_pointer_obj_base>;
+using Node = Test::Node;
+using Second = Test::Second;
+using Third = Test::Third;
+using Function = Test::Function;
 
 struct Plain : hazard_pointer_obj_base<Plain> {
     int value = 3;
 };
-
-// [saferecl.hp.general]/2.
-template <class T>
-constexpr bool is_protectable = stillpoint::hazard_detail::is_hazard_protectable<T>::value;
-
-struct Virtual : virtual hazard_pointer_obj_base<Virtual> {};
-struct Private : private hazard_pointer_obj_base<Private> {};
-struct Other : hazard_pointer_obj_base<Node> {};
-struct Twice : hazard_pointer_obj_base<Twice>, hazard_pointer_obj_base<Twice, Count> {};
-struct None {};
-static_assert(is_protectable<Node> && is_protectable<Second>);
-static_assert(!is_protectable<Virtual> && !is_protectable<Private> && !is_protectable<Other>);
-static_assert(!is_protectable<Twice> && !is_protectable<None>);
 
 // The synopses.
 static_assert(!std::is_default_constructible_v<hazard_pointer_obj_base<Node>>);

@@ -6,7 +6,6 @@
 #include "retired.hpp"
 
 #include <atomic>
-#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -37,42 +36,17 @@ bool terminates(void (*f)())
     return WIFEXITED(status) && WEXITSTATUS(status) == 42;
 }
 
-// [saferecl.rcu.base]/1, /3: T may be incomplete where the base is named.
-struct Node : rcu_obj_base<Node> {
-    explicit Node(int v = 0) : value(v) {}
-    ~Node() { ++deleted; }
-    int value;
-};
-
-struct Second : Named, rcu_obj_base<Second, Count> {
-    int value = 5;
-};
-
-// [saferecl.rcu.base]/4: D need be default constructible and move assignable only.
-struct Third : rcu_obj_base<Third, Assigned> {
-    int value = 7;
-};
-
-struct Function : rcu_obj_base<Function, std::function<void(Function *)>> {};
+// [saferecl.rcu.base]/1, /3, /4; [saferecl.rcu.general]/2.
+using Test = Objects<rcu_obj_base>;
+using Node = Test::Node;
+using Second = Test::Second;
+using Third = Test::Third;
+using Function = Test::Function;
 
 // The protected members: derived classes are copied and moved.
 struct Copied : rcu_obj_base<Copied> {
     int value = 0;
 };
-
-// [saferecl.rcu.general]/2.
-template <class T>
-constexpr bool is_protectable = stillpoint::detail::is_rcu_protectable<T>::value;
-
-struct Virtual : virtual rcu_obj_base<Virtual> {};
-struct Private : private rcu_obj_base<Private> {};
-struct Other : rcu_obj_base<Node> {};
-struct Twice : rcu_obj_base<Twice>, rcu_obj_base<Twice, Count> {};
-struct Derived : Node {};
-struct None {};
-static_assert(is_protectable<Node> && is_protectable<Second>);
-static_assert(!is_protectable<Virtual> && !is_protectable<Private> && !is_protectable<Other>);
-static_assert(!is_protectable<Twice> && !is_protectable<Derived> && !is_protectable<None>);
 
 // [saferecl.rcu.base]/6.
 static_assert(std::is_trivially_copyable_v<rcu_obj_base<Copied>>);

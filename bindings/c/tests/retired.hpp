@@ -1,11 +1,15 @@
-// What the tests of retirement share: deleters, and a base that comes first.
+// What the tests of retirement share: deleters, a base that comes first, and the classes that are retired.
 
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "check.h"
+
+#include <stillpoint/detail.hpp>
 
 namespace {
 
@@ -44,6 +48,39 @@ struct Assigned {
         delete p;
     }
     int *total = nullptr;
+};
+
+// Classes with the base that is tested.
+template <template <class, class> class Base>
+struct Objects {
+    // T may be incomplete where the base is named.
+    struct Node : Base<Node, std::default_delete<Node>> {
+        explicit Node(int v = 0) : value(v) {}
+        ~Node()
+        {
+            value = -1;
+            ++deleted;
+        }
+        int value;
+    };
+    struct Second : Named, Base<Second, Count> {
+        int value = 5;
+    };
+    struct Third : Base<Third, Assigned> {
+        int value = 7;
+    };
+    struct Function : Base<Function, std::function<void(Function *)>> {};
+
+    struct Virtual : virtual Base<Virtual, std::default_delete<Virtual>> {};
+    struct Private : private Base<Private, std::default_delete<Private>> {};
+    struct Other : Base<Node, std::default_delete<Node>> {};
+    struct Twice : Base<Twice, std::default_delete<Twice>>, Base<Twice, Count> {};
+    struct Derived : Node {};
+    struct None {};
+    template <class T>
+    static constexpr bool is = stillpoint::detail::is_protectable<Base, T>::value;
+    static_assert(is<Node> && is<Second>);
+    static_assert(!is<Virtual> && !is<Private> && !is<Other> && !is<Twice> && !is<Derived> && !is<None>);
 };
 
 } // namespace

@@ -76,7 +76,6 @@ void clear_hazard_pointer_batch(std::span<hazard_pointer> batch) noexcept;
 #include <exception>
 #include <iterator>
 #include <memory>
-#include <new>
 #include <type_traits>
 #include <utility>
 #if __has_include(<version>)
@@ -86,92 +85,24 @@ void clear_hazard_pointer_batch(std::span<hazard_pointer> batch) noexcept;
 #include <span>
 #endif
 
-#include "../stillpoint.h"
+#include "detail.hpp"
 
 namespace stillpoint {
 
-template <class T, class D = std::default_delete<T>>
-class hazard_pointer_obj_base;
-
-namespace hazard_detail {
-
-/// The first base of all objects that are retired. Its address is what hazard pointers protect. Names in bases hide those of
-/// the program, so they all begin with `sp_`.
-struct sp_hazard_node_ {
-    sp_rcu_head sp_head_;
-
-    /// Returns the node of a head, which is the first member.
-    static sp_hazard_node_ *sp_of_(sp_rcu_head *head) noexcept { return reinterpret_cast<sp_hazard_node_ *>(head); }
-};
-
-/// Finds the only base that is a specialization of `hazard_pointer_obj_base`. Ambiguous if there are several.
-template <class T, class D>
-hazard_pointer_obj_base<T, D> base_of(const volatile hazard_pointer_obj_base<T, D> *);
-
-/// [saferecl.hp.general]/2.
-template <class T, class = void>
-struct is_hazard_protectable : std::false_type {};
-
-template <class T>
-struct is_hazard_protectable<T, std::void_t<decltype(base_of(static_cast<T *>(nullptr)))>> {
-    using base = decltype(base_of(static_cast<T *>(nullptr)));
-    template <class X, class D>
-    static std::is_same<X, std::remove_cv_t<T>> is_of(const hazard_pointer_obj_base<X, D> *);
-    // A base that is virtual does not convert back.
-    template <class B, class X, class = decltype(static_cast<X *>(static_cast<B *>(nullptr)))>
-    static std::true_type is_direct(int);
-    template <class B, class X>
-    static std::false_type is_direct(...);
-    static constexpr bool value = decltype(is_of(static_cast<const base *>(nullptr)))::value &&
-                                  decltype(is_direct<base, std::remove_cv_t<T>>(0))::value;
-};
-
-[[noreturn]] inline void no_memory()
-{
-#ifdef __cpp_exceptions
-    throw std::bad_alloc();
-#else
-    std::terminate();
-#endif
-}
-
-/// The deleter frees memory and runs no code of the program.
-template <class T, class D>
-constexpr bool only_frees() noexcept
-{
-    // With another deleter T may be incomplete.
-    if constexpr (std::is_same_v<D, std::default_delete<T>>)
-        return std::is_trivially_destructible_v<T>;
-    else
-        return false;
-}
-
-/// What deleting a T frees, or 0 if it may own more.
-template <class T, class D>
-constexpr std::size_t known_size() noexcept
-{
-    if constexpr (only_frees<T, D>())
-        return sizeof(T);
-    else
-        return 0;
-}
-
-} // namespace hazard_detail
-
 /// The base of classes whose objects hazard pointers protect ([saferecl.hp.base]):
 /// `class Node : public hazard_pointer_obj_base<Node>`.
-template <class T, class D>
-class hazard_pointer_obj_base : private hazard_detail::sp_hazard_node_ {
+template <class T, class D = std::default_delete<T>>
+class hazard_pointer_obj_base : private detail::sp_node_ {
 public:
     /// Reclaims this object by `d(p)`, where `p` is its address, when no hazard pointer protects it.
     void retire(D d = D()) noexcept
     {
-        static_assert(hazard_detail::is_hazard_protectable<T>::value,
+        static_assert(detail::is_protectable<stillpoint::hazard_pointer_obj_base, T>::value,
                       "T must have exactly one base hazard_pointer_obj_base<T, D>, public and not virtual");
         static_assert(std::is_base_of_v<hazard_pointer_obj_base, T>, "T must be derived from this class");
         sp_deleter_ = std::move(d);
-        constexpr unsigned flags = hazard_detail::only_frees<T, D>() ? unsigned{SP_RUN_ON_RETIRING_THREAD} : 0u;
-        if (sp_call_head(sp_hazard_domain(), &this->sp_head_, sp_reclaim_, hazard_detail::known_size<T, D>(), flags) != 0)
+        constexpr unsigned flags = detail::only_frees<T, D>() ? unsigned{SP_RUN_ON_RETIRING_THREAD} : 0u;
+        if (sp_call_head(sp_hazard_domain(), &this->sp_head_, sp_reclaim_, detail::known_size<T, D>(), flags) != 0)
             std::terminate();
     }
 
@@ -188,16 +119,13 @@ private:
 
     static const void *sp_address_(const hazard_pointer_obj_base *object) noexcept
     {
-        return static_cast<const hazard_detail::sp_hazard_node_ *>(object);
+        return static_cast<const detail::sp_node_ *>(object);
     }
 
     static void sp_reclaim_(sp_rcu_head *head) noexcept
     {
         auto *self = static_cast<hazard_pointer_obj_base *>(sp_of_(head));
-        // Not from inside the object, which the deleter destroys.
-        D deleter{};
-        deleter = std::move(self->sp_deleter_);
-        deleter(static_cast<T *>(self));
+        detail::delete_by(self->sp_deleter_, static_cast<T *>(self));
     }
 
     D sp_deleter_{};
@@ -253,8 +181,8 @@ public:
     template <class T>
     void reset_protection(const T *ptr) noexcept
     {
-        static_assert(hazard_detail::is_hazard_protectable<T>::value, "T must be hazard-protectable");
-        using base = typename hazard_detail::is_hazard_protectable<std::remove_cv_t<T>>::base;
+        static_assert(detail::is_protectable<stillpoint::hazard_pointer_obj_base, T>::value, "T must be hazard-protectable");
+        using base = typename detail::is_protectable<stillpoint::hazard_pointer_obj_base, std::remove_cv_t<T>>::base;
         sp_hazard_set(&owned_, base::sp_address_(const_cast<const std::remove_cv_t<T> *>(ptr)));
     }
 
@@ -274,13 +202,13 @@ inline hazard_pointer make_hazard_pointer()
 {
     hazard_pointer made;
     if (sp_hazard_init(&made.owned_) != 0)
-        hazard_detail::no_memory();
+        detail::no_memory();
     return made;
 }
 
 inline void swap(hazard_pointer &a, hazard_pointer &b) noexcept { a.swap(b); }
 
-namespace hazard_detail {
+namespace detail {
 
 /// Makes a hazard pointer for each of `count` elements that is empty. Returns `false` if it has made none, as there is no
 /// memory for all.
@@ -320,7 +248,7 @@ inline sp_hazard *words_of(hazard_pointer *batch) noexcept
     return reinterpret_cast<sp_hazard *>(batch);
 }
 
-} // namespace hazard_detail
+} // namespace detail
 
 /// Makes a hazard pointer for each element that is empty. Throws `std::bad_alloc`: then it has made none.
 #ifdef __cpp_lib_span
@@ -330,8 +258,8 @@ template <class Batch>
 void make_hazard_pointer_batch(Batch &&batch)
 #endif
 {
-    if (!hazard_detail::make_batch(hazard_detail::words_of(std::data(batch)), std::size(batch)))
-        hazard_detail::no_memory();
+    if (!detail::make_batch(detail::words_of(std::data(batch)), std::size(batch)))
+        detail::no_memory();
 }
 
 /// Makes each element empty.

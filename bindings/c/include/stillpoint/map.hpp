@@ -36,7 +36,6 @@ if (Connection *old = connections.insert(connection))
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <new>
@@ -44,6 +43,7 @@ if (Connection *old = connections.insert(connection))
 #include <type_traits>
 #include <utility>
 
+#include "detail.hpp"
 #include "map.h"
 
 namespace stillpoint {
@@ -52,13 +52,8 @@ namespace map_detail {
 
 inline void check(int code)
 {
-    if (code != 0) {
-#ifdef __cpp_exceptions
-        throw std::bad_alloc();
-#else
-        std::terminate();
-#endif
-    }
+    if (code != 0)
+        detail::no_memory();
 }
 
 /// Room for a T that a function of C may fill.

@@ -69,49 +69,22 @@ void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain());
 
 #include <exception>
 #include <memory>
-#include <new>
 #include <type_traits>
 #include <utility>
 #if __has_include(<version>)
 #include <version>
 #endif
 
-#include "../stillpoint.h"
+#include "detail.hpp"
 
 namespace stillpoint {
 
-template <class T, class D = std::default_delete<T>>
-class rcu_obj_base;
-
-class rcu_domain;
-
-rcu_domain &rcu_default_domain() noexcept;
-
 namespace detail {
 
-/// The first base of all objects that are scheduled. Names in bases hide those of the program, so they all begin with `sp_`.
-struct sp_rcu_node_ {
-    sp_rcu_head sp_head_;
-
-    /// Returns the node of a head, which is the first member.
-    static sp_rcu_node_ *sp_of_(sp_rcu_head *head) noexcept { return reinterpret_cast<sp_rcu_node_ *>(head); }
-};
-
 /// Schedules `function`, which gets the head of `node`.
-inline int schedule(sp_rcu_node_ *node, void (*function)(sp_rcu_head *), std::size_t bytes) noexcept
+inline int schedule(sp_node_ *node, void (*function)(sp_rcu_head *), std::size_t bytes) noexcept
 {
     return sp_call_head(sp_rcu_domain(), &node->sp_head_, function, bytes, 0);
-}
-
-/// What deleting a T frees, or 0 if it may own more.
-template <class T, class D>
-constexpr std::size_t known_size() noexcept
-{
-    // With another deleter T may be incomplete.
-    if constexpr (std::is_same_v<D, std::default_delete<T>>)
-        return std::is_trivially_destructible_v<T> ? sizeof(T) : 0;
-    else
-        return 0;
 }
 
 inline void terminate_on_error(int code) noexcept
@@ -119,28 +92,6 @@ inline void terminate_on_error(int code) noexcept
     if (code != 0)
         std::terminate();
 }
-
-/// Finds the only base that is a specialization of `rcu_obj_base`. Ambiguous if there are several.
-template <class T, class D>
-rcu_obj_base<T, D> base_of(const volatile rcu_obj_base<T, D> *);
-
-/// [saferecl.rcu.general]/2.
-template <class T, class = void>
-struct is_rcu_protectable : std::false_type {};
-
-template <class T>
-struct is_rcu_protectable<T, std::void_t<decltype(base_of(static_cast<T *>(nullptr)))>> {
-    using base = decltype(base_of(static_cast<T *>(nullptr)));
-    template <class X, class D>
-    static std::is_same<X, T> is_of(const rcu_obj_base<X, D> *);
-    // A base that is virtual does not convert back.
-    template <class B, class X, class = decltype(static_cast<X *>(static_cast<B *>(nullptr)))>
-    static std::true_type is_direct(int);
-    template <class B, class X>
-    static std::false_type is_direct(...);
-    static constexpr bool value = decltype(is_of(static_cast<const base *>(nullptr)))::value &&
-                                  decltype(is_direct<base, T>(0))::value;
-};
 
 } // namespace detail
 
@@ -188,13 +139,13 @@ inline void rcu_barrier(rcu_domain &dom = rcu_default_domain()) noexcept
 }
 
 /// The base of classes whose objects retire themselves ([saferecl.rcu.base]): `class Node : public rcu_obj_base<Node>`.
-template <class T, class D>
-class rcu_obj_base : private detail::sp_rcu_node_ {
+template <class T, class D = std::default_delete<T>>
+class rcu_obj_base : private detail::sp_node_ {
 public:
     /// Schedules `d(p)`, where `p` is the address of this object, once.
     void retire(D d = D(), rcu_domain &dom = rcu_default_domain()) noexcept
     {
-        static_assert(detail::is_rcu_protectable<T>::value,
+        static_assert(detail::is_protectable<stillpoint::rcu_obj_base, T>::value,
                       "T must have exactly one base rcu_obj_base<T, D>, public and not virtual");
         static_assert(std::is_base_of_v<rcu_obj_base, T>, "T must be derived from this class");
         static_cast<void>(dom);
@@ -214,10 +165,7 @@ private:
     static void sp_evaluate_(sp_rcu_head *head) noexcept
     {
         auto *self = static_cast<rcu_obj_base *>(sp_of_(head));
-        // Not from inside the object, which the deleter destroys.
-        D deleter{};
-        deleter = std::move(self->sp_deleter_);
-        deleter(static_cast<T *>(self));
+        detail::delete_by(self->sp_deleter_, static_cast<T *>(self));
     }
 
     D sp_deleter_{};
@@ -231,7 +179,7 @@ void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain())
     static_assert(std::is_invocable_v<D &, T *>, "d(p) must be well-formed");
     static_cast<void>(dom);
 
-    struct scheduled : detail::sp_rcu_node_ {
+    struct scheduled : detail::sp_node_ {
         scheduled(T *pointer, D &&d) : p(pointer), deleter(std::move(d)) {}
 
         static void evaluate(sp_rcu_head *head) noexcept
@@ -247,13 +195,8 @@ void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain())
     std::unique_ptr<scheduled> node(new scheduled(p, std::move(d)));
     constexpr std::size_t known = detail::known_size<T, D>();
     constexpr std::size_t bytes = known == 0 ? 0 : sizeof(scheduled) + known;
-    if (detail::schedule(node.get(), scheduled::evaluate, bytes) != 0) {
-#ifdef __cpp_exceptions
-        throw std::bad_alloc();
-#else
-        std::terminate();
-#endif
-    }
+    if (detail::schedule(node.get(), scheduled::evaluate, bytes) != 0)
+        detail::no_memory();
     static_cast<void>(node.release());
 }
 
