@@ -2,7 +2,7 @@
 # The command works from end to end: each part runs for some seconds, with all peers. Measures nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-source ci/versions.sh
+source ci/lib.sh
 
 # Less optimization builds faster.
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=1
@@ -11,8 +11,6 @@ cargo build --release --package stillpoint-measure --package stillpoint-posts --
     --target-dir "$target"
 programs=$target/release
 stillpoint=$programs/stillpoint
-scratch=$(mktemp -d)
-trap 'rm -r "$scratch"' EXIT
 
 echo "-- probe"
 "$stillpoint" probe
@@ -21,20 +19,21 @@ echo "-- probe, in a static program with musl"
 cargo build --package stillpoint-torture --target x86_64-unknown-linux-musl --target-dir "$target"
 "$target/x86_64-unknown-linux-musl/debug/torture" probe
 
-for bench in read sync fence qsbr srcu arc hazard percpu map rwlock programs callback; do
-    echo "-- bench $bench"
-    json=$scratch/$bench.json
-    "$stillpoint" bench "$bench" --seconds 1 --json "$json" | cat
-    # stillpoint and at least one peer have rows, and there are ratios.
-    jq --exit-status --arg bench "$bench" '
+# complete WHAT NAME: the report has rows of stillpoint and of a peer, and ratios; of liburcu too, where that is a peer.
+complete() {
+    local json=$scratch/$2.json
+    jq --exit-status --arg bench "$2" '
         .bench == $bench
         and ([.rows[].system] | index("stillpoint") != null and (unique | length > 1))
         and any(.rows[]; .ratio)
-    ' "$json" >/dev/null || { echo "the report of bench $bench is incomplete:" >&2; cat "$json" >&2; exit 1; }
-    if [[ $bench == @(read|sync|qsbr|callback) ]]; then
-        jq --exit-status '[.rows[].system] | any(startswith("liburcu"))' "$json" >/dev/null ||
-            { echo "bench $bench did not measure liburcu" >&2; exit 1; }
-    fi
+        and ((["read", "sync", "qsbr", "callback", "e2", "e3", "e4"] | index($bench) == null)
+            or any(.rows[].system; startswith("liburcu")))
+    ' "$json" >/dev/null || { cat "$json" >&2; fail "the report of $1 $2 is incomplete"; }
+}
+for bench in read sync fence qsbr srcu arc hazard percpu map rwlock programs callback; do
+    echo "-- bench $bench"
+    "$stillpoint" bench "$bench" --seconds 1 --json "$scratch/$bench.json" | cat
+    complete bench "$bench"
 done
 
 echo "-- scale"
@@ -47,21 +46,11 @@ jq --exit-status '([.rows[].system] | unique | length) == 7 and any(.rows[]; .ra
 
 echo "-- reproduce"
 for experiment in e1 e2 e3 e4 e5 e6; do
-    json=$scratch/$experiment.json
-    "$programs/posts" reproduce $experiment --seconds 1 --json "$json" | cat
-    # Rows of stillpoint and of a peer, and the posted figures.
-    jq --exit-status --arg experiment "$experiment" '
-        .bench == $experiment
-        and ([.rows[].system] | index("stillpoint") != null and (unique | length > 1))
-        and any(.rows[]; .ratio)
-        and (.posted.source | type == "string")
-        and (.posted.tables | all((.head | length) as $columns | .rows | all(length == $columns)))
-    ' "$json" >/dev/null ||
-        { echo "the report of reproduce $experiment is incomplete:" >&2; cat "$json" >&2; exit 1; }
-    if [[ $experiment == e[234] ]]; then
-        jq --exit-status '[.rows[].system] | any(startswith("liburcu"))' "$json" >/dev/null ||
-            { echo "reproduce $experiment did not measure liburcu" >&2; exit 1; }
-    fi
+    "$programs/posts" reproduce $experiment --seconds 1 --json "$scratch/$experiment.json" | cat
+    complete reproduce $experiment
+    # And the posted figures.
+    jq --exit-status '(.posted.source | type == "string")
+        and (.posted.tables | all((.head | length) as $columns | .rows | all(length == $columns)))' "$scratch/$experiment.json" >/dev/null
 done
 
 echo "-- report"
