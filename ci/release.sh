@@ -27,8 +27,11 @@ rm -rf target/publish/package
 cargo publish --dry-run --allow-dirty --locked --quiet --target-dir target/publish "${published[@]/#/--package=}"
 for name in "${published[@]}"; do
     files=target/publish/package/$name-$version # unpacked, as it was built
-    for file in LICENSE-APACHE LICENSE-MIT README.md Cargo.toml src/lib.rs; do
+    for file in README.md Cargo.toml src/lib.rs; do
         [[ -f $files/$file ]] || fail "the package $name has no $file"
+    done
+    for file in LICENSE-APACHE LICENSE-MIT; do
+        cmp --quiet "$file" "$files/$file" || fail "the package $name has not the text of $file"
     done
     [[ ! -e $files/tests ]] || fail "the package $name has tests, which it cannot build"
     echo "$name $version: $(find "$files" -type f | wc -l) files"
