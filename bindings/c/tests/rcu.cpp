@@ -311,6 +311,20 @@ void throwing_deleters_terminate()
     }));
 }
 
+// An exception that leaves a callback of the C interface ends the process too. It does not unwind through the library.
+void throwing_callbacks_end_the_process()
+{
+    char text[4096];
+    int status = in_child(
+        [] {
+            CHECK(sp_call_rcu([](void *) { throw 1; }, nullptr) == 0);
+            CHECK(sp_rcu_barrier() == 0);
+        },
+        text, sizeof text);
+    CHECK(WIFSIGNALED(status));
+    CHECK(strstr(text, "foreign exception") || strstr(text, "terminate"));
+}
+
 // Waits that would wait for themselves end the program, instead of returning too early or hanging.
 void waits_inside_regions_terminate()
 {
@@ -418,6 +432,7 @@ int main()
     any_object_is_retired();
     throwing_move_schedules_nothing();
     throwing_deleters_terminate();
+    throwing_callbacks_end_the_process();
     waits_inside_regions_terminate();
     deleters_retire();
     readers_see_objects_that_live();

@@ -11,6 +11,53 @@ use crate::pointable::Pointable;
 use crate::pointer::{Pointer, aligned, format, tag_mask, with_tag};
 use crate::shared::Shared;
 
+/// Defines the operation of an [`Atomic`] that is named as the operation of its word.
+macro_rules! exchange {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[inline]
+        pub fn $name<'g, P: Pointer<T>>(
+            &self,
+            current: Shared<'_, T>,
+            new: P,
+            success: Ordering,
+            failure: Ordering,
+            _: &'g Guard,
+        ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>> {
+            let new = new.into_usize();
+            match self.data.$name(current.into_usize(), new, success, failure) {
+                Ok(_) => Ok(Shared::from_data(new)),
+                Err(current) => {
+                    // SAFETY: it comes from a `P`, and was not stored.
+                    let new = unsafe { P::from_usize(new) };
+                    Err(CompareExchangeError { current: Shared::from_data(current), new })
+                }
+            }
+        }
+    };
+}
+
+/// Defines the deprecated operation that is another one.
+macro_rules! exchange_in_one_ordering {
+    ($(#[$attribute:meta])* $name:ident = $operation:ident) => {
+        $(#[$attribute])*
+        ///
+        /// # Errors
+        ///
+        /// As there.
+        #[allow(deprecated, reason = "as in the crate whose API this is")]
+        pub fn $name<'g, O: CompareAndSetOrdering, P: Pointer<T>>(
+            &self,
+            current: Shared<'_, T>,
+            new: P,
+            ord: O,
+            guard: &'g Guard,
+        ) -> Result<Shared<'g, T>, CompareAndSetError<'g, T, P>> {
+            self.$operation(current, new, ord.success(), ord.failure(), guard)
+        }
+    };
+}
+
 /// A pointer that threads load and change at the same time: to a value, or null, with a [tag](Shared::tag).
 ///
 /// It does not own its value: dropping it drops nothing.
@@ -89,53 +136,25 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         Shared::from_data(self.data.swap(new.into_usize(), ord))
     }
 
-    /// Stores `new` if the pointer is `current`, tag included. Returns the pointer that was stored.
-    ///
-    /// The orderings are those of [`AtomicUsize::compare_exchange`].
-    ///
-    /// # Errors
-    ///
-    /// If the pointer is another one. The error has it, and gives `new` back.
-    #[inline]
-    pub fn compare_exchange<'g, P>(
-        &self,
-        current: Shared<'_, T>,
-        new: P,
-        success: Ordering,
-        failure: Ordering,
-        _: &'g Guard,
-    ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>>
-    where
-        P: Pointer<T>,
-    {
-        let new = new.into_usize();
-        let result = self.data.compare_exchange(current.into_usize(), new, success, failure);
-        // SAFETY: `new` comes from a `P`.
-        unsafe { exchanged(new, result) }
+    exchange! {
+        /// Stores `new` if the pointer is `current`, tag included. Returns the pointer that was stored.
+        ///
+        /// The orderings are those of [`AtomicUsize::compare_exchange`].
+        ///
+        /// # Errors
+        ///
+        /// If the pointer is another one. The error has it, and gives `new` back.
+        compare_exchange
     }
 
-    /// [`compare_exchange`](Self::compare_exchange) that may also return an error if the pointer is `current`: for
-    /// loops.
-    ///
-    /// # Errors
-    ///
-    /// If `new` was not stored.
-    #[inline]
-    pub fn compare_exchange_weak<'g, P>(
-        &self,
-        current: Shared<'_, T>,
-        new: P,
-        success: Ordering,
-        failure: Ordering,
-        _: &'g Guard,
-    ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>>
-    where
-        P: Pointer<T>,
-    {
-        let new = new.into_usize();
-        let result = self.data.compare_exchange_weak(current.into_usize(), new, success, failure);
-        // SAFETY: `new` comes from a `P`.
-        unsafe { exchanged(new, result) }
+    exchange! {
+        /// [`compare_exchange`](Self::compare_exchange) that may also return an error if the pointer is `current`: for
+        /// loops.
+        ///
+        /// # Errors
+        ///
+        /// If `new` was not stored.
+        compare_exchange_weak
     }
 
     /// Stores what `func` returns for the pointer, and returns the previous pointer. Calls `func` again if another
@@ -164,46 +183,16 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         Err(current)
     }
 
-    /// [`compare_exchange`](Self::compare_exchange) with the orderings of [`CompareAndSetOrdering`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    #[allow(deprecated, reason = "as in the crate whose API this is")]
-    #[deprecated(note = "Use `compare_exchange` instead")]
-    pub fn compare_and_set<'g, O, P>(
-        &self,
-        current: Shared<'_, T>,
-        new: P,
-        ord: O,
-        guard: &'g Guard,
-    ) -> Result<Shared<'g, T>, CompareAndSetError<'g, T, P>>
-    where
-        O: CompareAndSetOrdering,
-        P: Pointer<T>,
-    {
-        self.compare_exchange(current, new, ord.success(), ord.failure(), guard)
+    exchange_in_one_ordering! {
+        /// [`compare_exchange`](Self::compare_exchange) with the orderings of [`CompareAndSetOrdering`].
+        #[deprecated(note = "Use `compare_exchange` instead")]
+        compare_and_set = compare_exchange
     }
 
-    /// [`compare_exchange_weak`](Self::compare_exchange_weak) with the orderings of [`CompareAndSetOrdering`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    #[allow(deprecated, reason = "as in the crate whose API this is")]
-    #[deprecated(note = "Use `compare_exchange_weak` instead")]
-    pub fn compare_and_set_weak<'g, O, P>(
-        &self,
-        current: Shared<'_, T>,
-        new: P,
-        ord: O,
-        guard: &'g Guard,
-    ) -> Result<Shared<'g, T>, CompareAndSetError<'g, T, P>>
-    where
-        O: CompareAndSetOrdering,
-        P: Pointer<T>,
-    {
-        self.compare_exchange_weak(current, new, ord.success(), ord.failure(), guard)
+    exchange_in_one_ordering! {
+        /// [`compare_exchange_weak`](Self::compare_exchange_weak) with the orderings of [`CompareAndSetOrdering`].
+        #[deprecated(note = "Use `compare_exchange_weak` instead")]
+        compare_and_set_weak = compare_exchange_weak
     }
 
     /// Clears the bits of the tag that `val` does not have. Returns the previous pointer.
@@ -246,26 +235,6 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
         // SAFETY: the caller's contract.
         unsafe { Shared::from_data(self.data.into_inner()).try_into_owned() }
-    }
-}
-
-/// Returns the result of an exchange.
-///
-/// # Safety
-///
-/// `new` comes from [`Pointer::into_usize`] of a `P`, and was stored if `result` is not an error.
-#[inline]
-unsafe fn exchanged<'g, T: ?Sized + Pointable, P: Pointer<T>>(
-    new: usize,
-    result: Result<usize, usize>,
-) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>> {
-    match result {
-        Ok(_) => Ok(Shared::from_data(new)),
-        Err(current) => {
-            // SAFETY: the caller's contract.
-            let new = unsafe { P::from_usize(new) };
-            Err(CompareExchangeError { current: Shared::from_data(current), new })
-        }
     }
 }
 
