@@ -121,7 +121,7 @@
 //!
 //! # From C and C++
 //!
-//! The package `capi` of the repository has an interface for C, `stillpoint.h`, and the names of C++26's `<rcu>` for
+//! The folder `bindings/c` of the repository has an interface for C, `stillpoint.h`, and the names of C++26's `<rcu>` for
 //! C++17, `stillpoint/rcu.hpp`. A program may move to Rust in parts: readers in C, C++ and Rust are readers of the
 //! domain [`rcu::Global`](crate::rcu::Global), and their sections nest. The Rust program names the crate
 //! `stillpoint_capi`.
@@ -163,7 +163,6 @@
 //! | `unsafe { shared.into_owned() }`, `unsafe { atomic.try_into_owned() }` | the same, and `unsafe { atomic.take() }` |
 //! | `unsafe { guard.defer_destroy(shared) }` | `unsafe { retire_shared(shared, options) }`: see [`retire_shared`](crate::rcu::retire_shared) |
 //! | `owned.into_shared(&guard)` | [`store`](crate::rcu::Atomic::store) and [`load`](crate::rcu::Atomic::load): what is not stored is `Owned` |
-//! | `Owned::<[MaybeUninit<T>]>::init(len)` | `Owned::<[T]>::init(items)`, also for `str` |
 //!
 //! ```
 //! use stillpoint::rcu::{self, Atomic, DeferOptions, Guard, Owned};
@@ -293,7 +292,7 @@
 //! | `wait_while_until(guard, condition, instant)` | `wait_while_for(guard, condition, instant - Instant::now())` |
 //! | `Mutex<T>` in a type that takes a raw lock | [`lock::RawMutex`](crate::lock::RawMutex); for `lock_api` 0.5 with the feature `lock_api_05` |
 //! | the feature `send_guard` | the same |
-//! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or keep it |
+//! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or [`lock::RwLock`](crate::lock::RwLock) |
 //! | `Once`, `ReentrantMutex` | std's `OnceLock`, and `lock_api::ReentrantMutex` |
 //!
 //! In a signal handler only `try_lock` is allowed, and the release of a lock that it took.

@@ -2,6 +2,7 @@
 
 use std::process;
 
+use support::asleep::tid;
 use support::fork;
 use support::prelude::*;
 
@@ -80,8 +81,7 @@ fn report_in_a_child_names_its_thread_by_the_new_id() {
                 reported => break reported,
             }
         };
-        // SAFETY: takes no arguments and cannot fail.
-        assert_eq!(reported, u64::from(unsafe { libc::gettid() }.unsigned_abs()));
+        assert_eq!(reported, u64::from(tid().unsigned_abs()));
         writer
     };
     fork::in_child(|| {

@@ -53,9 +53,9 @@ fn workload() {
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(500) {
             // Each value has its own counter, so that a reader sees which value was dropped.
-            let old = value.replace(Tracked(Box::leak(Box::default()))).wait();
+            let old = value.replace(Tracked::leaked()).wait();
             drop(old);
-            let old = value.replace(Tracked(Box::leak(Box::default())));
+            let old = value.replace(Tracked::leaked());
             Own.synchronize();
             drop(old);
         }
@@ -63,7 +63,7 @@ fn workload() {
     });
     assert_eq!(DROPS.load(Acquire), 1);
     drop(value.replace(Tracked(&DROPS)));
-    drop(value.replace(Tracked(Box::leak(Box::default()))));
+    drop(value.replace(Tracked::leaked()));
     until(|| DROPS.load(Acquire) >= 2);
     share_lock();
 }

@@ -27,7 +27,7 @@ fn repinned_guard_still_protects() {
     waiting_synchronize_then(|| guard.repin());
 
     let seen = value.load(&guard).0;
-    let old = value.replace(Tracked(Box::leak(Box::default())));
+    let old = value.replace(Tracked::leaked());
     let writer = waiting::<Own>(|| drop(old.wait()));
     assert_eq!(seen.load(Acquire), 0);
     assert!(!writer.is_finished());

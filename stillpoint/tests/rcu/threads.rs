@@ -13,7 +13,7 @@ fn run_other_grace_periods() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     for _ in 0..20 {
         let dropped = DROPS.load(Acquire);
-        drop(Rcu::new_in(Tracked(&DROPS), Other).replace(Tracked(Box::leak(Box::default()))));
+        drop(Rcu::new_in(Tracked(&DROPS), Other).replace(Tracked::leaked()));
         Other.synchronize();
         until(|| DROPS.load(Acquire) != dropped);
     }
@@ -175,7 +175,7 @@ fn short_lived_threads_do_not_disturb_a_writer() {
     own!(Own);
     // Beside other load it takes long to yield, so there are fewer threads.
     const TIME: Duration = Duration::from_secs(2);
-    let value = Rcu::new_in(Tracked(Box::leak(Box::default())), Own);
+    let value = Rcu::new_in(Tracked::leaked(), Own);
     let begin = Instant::now();
     thread::scope(|scope| {
         let births: Vec<_> = (0..4)
@@ -196,7 +196,7 @@ fn short_lived_threads_do_not_disturb_a_writer() {
             })
             .collect();
         while !births.iter().all(|birth| birth.is_finished()) {
-            drop(value.replace(Tracked(Box::leak(Box::default()))).wait());
+            drop(value.replace(Tracked::leaked()).wait());
         }
     });
     // Four threads, the test itself, and perhaps the worker.

@@ -10,10 +10,6 @@ use support::store_buffer::StoreBuffer;
 const READERS: usize = 4;
 const TIME: Duration = Duration::from_millis(1500);
 
-fn fresh() -> Tracked {
-    Tracked(Box::leak(Box::default()))
-}
-
 /// Loads the value, and checks `times` times that it has not been dropped.
 fn read<D: StaticDomain<Section = Guard<D>>>(value: &Rcu<Tracked, D>, guard: &Guard<D>, times: usize) {
     let drops = value.load(guard).0;
@@ -28,7 +24,7 @@ fn read<D: StaticDomain<Section = Guard<D>>>(value: &Rcu<Tracked, D>, guard: &Gu
 /// Reads in several ways while one writer calls `dispose` again and again.
 fn stress<D: StaticDomain<Section = Guard<D>>>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
     let _running = deadline();
-    let value = Rcu::new_in(fresh(), domain);
+    let value = Rcu::new_in(Tracked::leaked(), domain);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let readers: Vec<_> = (0..READERS)
@@ -73,20 +69,20 @@ fn stress<D: StaticDomain<Section = Guard<D>>>(domain: D, dispose: impl Fn(&Rcu<
 #[test]
 fn no_read_after_synchronize() {
     stillpoint::domain! { struct Own; }
-    stress(Own, |value| drop(value.replace(fresh()).wait()));
+    stress(Own, |value| drop(value.replace(Tracked::leaked()).wait()));
 }
 
 #[test]
 fn no_read_after_a_deferred_free() {
     stillpoint::domain! { struct Own; }
-    stress(Own, |value| drop(value.replace(fresh())));
+    stress(Own, |value| drop(value.replace(Tracked::leaked())));
 }
 
 #[test]
 fn no_read_after_awaiting() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| {
-        let mut future = pin!(value.replace(fresh()).into_future());
+        let mut future = pin!(value.replace(Tracked::leaked()).into_future());
         let mut context = Context::from_waker(Waker::noop());
         until(|| !future.as_mut().poll(&mut context).is_pending());
     });
@@ -97,7 +93,7 @@ fn no_read_after_an_exchange() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| {
         let guard = Own::enter();
-        let old = value.compare_exchange(&guard, value.load(&guard), Box::new(fresh())).ok();
+        let old = value.compare_exchange(&guard, value.load(&guard), Box::new(Tracked::leaked())).ok();
         drop(guard);
         drop(old.map(Retired::wait));
     });

@@ -8,10 +8,6 @@ use stillpoint::srcu::{Domain, Guard, OwnedGuard};
 use support::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
-fn fresh() -> Tracked {
-    Tracked(Box::leak(Box::default()))
-}
-
 /// Waits until a grace period of `domain` sleeps.
 fn until_it_sleeps(domain: &Domain, before: u64) {
     until(|| domain.stats().sleeps != before);
@@ -88,10 +84,10 @@ fn clones_are_handles_of_the_same_domain() {
 fn owned_guard_outlives_all_other_handles() {
     let _running = deadline();
     let domain = Domain::new();
-    let value = Rcu::new_in(fresh(), domain.clone());
+    let value = Rcu::new_in(Tracked::leaked(), domain.clone());
     let (guard, drops) = (domain.enter_owned(), value.load(&domain.enter()).0);
     domain.call(|| ());
-    drop(value.replace(fresh()));
+    drop(value.replace(Tracked::leaked()));
     drop((value, domain));
     thread::sleep(Duration::from_millis(5));
     assert_eq!(drops.load(Acquire), 0);
@@ -148,7 +144,7 @@ fn guard_is_held_over_await_across_threads() {
     const ROUNDS: usize = 100;
     static DOMAIN: Domain = Domain::new();
     let _running = deadline();
-    let value = Arc::new(Rcu::new_in(fresh(), DOMAIN.clone()));
+    let value = Arc::new(Rcu::new_in(Tracked::leaked(), DOMAIN.clone()));
     let moved = Arc::new(AtomicUsize::new(0));
     let readers = (0..TASKS).map(|_| {
         let (value, moved) = (Arc::clone(&value), Arc::clone(&moved));
@@ -167,7 +163,7 @@ fn guard_is_held_over_await_across_threads() {
         let value = Arc::clone(&value);
         async move {
             for _ in 0..ROUNDS {
-                let old = value.replace(fresh());
+                let old = value.replace(Tracked::leaked());
                 GracePeriod::now_in(DOMAIN.clone()).await;
                 drop(old);
             }
