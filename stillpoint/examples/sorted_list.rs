@@ -17,6 +17,7 @@ use std::mem;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use std::thread;
 
+use stillpoint::Domain as _;
 use stillpoint::rcu::{self, Atomic, DeferOptions, Guard, Owned, Shared};
 
 const THREADS: u64 = 4;
@@ -151,7 +152,7 @@ fn unlink<K: Send + Sync + 'static>(
     if is_unlinked {
         // SAFETY: the only link to the node in the list is gone. Threads insert only nodes of their own, and unlink
         // in favour of a successor that is linked, so the node does not return.
-        unsafe { rcu::retire_shared(current, DeferOptions::new().run_on_retiring_thread()) };
+        unsafe { rcu::Global.retire_shared(current, DeferOptions::new().run_on_retiring_thread()) };
     }
     is_unlinked
 }

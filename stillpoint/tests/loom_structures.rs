@@ -90,7 +90,7 @@ impl Stack<rcu::Global> {
             let &Node { value, ref next } = head.as_ref()?;
             if self.head.compare_exchange(head, next.load(&guard), &guard).is_ok() {
                 // SAFETY: the node is no longer in the stack, and does not return to it.
-                unsafe { rcu::retire_shared(head, DeferOptions::new()) };
+                unsafe { rcu::Global.retire_shared(head, DeferOptions::new()) };
                 return Some(value);
             }
         }

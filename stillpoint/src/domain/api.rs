@@ -146,14 +146,32 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
         unsafe { retire(self, ThinPtr::new(value), options) };
     }
 
-    /// Drops the node of an [`Atomic`](crate::rcu::Atomic) after a grace period: see
-    /// [`rcu::retire_shared`](crate::rcu::retire_shared).
+    /// Drops the node of an [`Atomic`](crate::rcu::Atomic) after a grace period, as [`retire`](Self::retire) does a
+    /// value. Does nothing if `node` is null.
+    ///
+    /// For data structures that unlink their own nodes.
     ///
     /// # Safety
     ///
     /// From now on, only sections *of this domain* that are open now load or use the node, and, in a domain with
     /// [hazard pointers](crate::hazard), those that protect it by now. It is not freed otherwise. No thread has a
-    /// mutable reference to its value during this call, which may look at what it owns.
+    /// mutable reference to its value during this call, which looks at what it [owns](crate::rcu::known_heap_bytes).
+    ///
+    /// So the node is unlinked and never linked again, and no `Atomic` of another domain leads to it. A structure
+    /// that gives `Shared`s or `Atomic`s to its callers cannot promise that, since they may store them; references
+    /// are safe.
+    ///
+    /// ```
+    /// use stillpoint::Domain as _;
+    /// use stillpoint::rcu::{self, Atomic, DeferOptions, Owned, Shared};
+    ///
+    /// let current: Atomic<[u8; 3]> = Atomic::new(Owned::new([1, 2, 3]));
+    /// let guard = rcu::enter();
+    /// let old = current.swap(Shared::null(), &guard);
+    /// // SAFETY: no other pointer led to the node.
+    /// unsafe { rcu::Global.retire_shared(old, DeferOptions::new()) };
+    /// assert_eq!(old.as_ref(), Some(&[1, 2, 3])); // until the guard is dropped
+    /// ```
     #[inline]
     #[track_caller]
     unsafe fn retire_shared<T: Send + 'static>(&self, node: Shared<'_, T>, options: DeferOptions) {
@@ -223,11 +241,24 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
         self.defer(callback);
     }
 
-    /// Runs or hands over what the calling thread has deferred, without blocking: see
-    /// [`rcu::flush`](crate::rcu::flush).
+    /// Runs or hands over what the calling thread has deferred. Returns `true` if any of it is left.
+    ///
+    /// Runs what is ready and [may run on this thread](DeferOptions::run_on_retiring_thread). Outside sections it
+    /// tries to complete a grace period for that first, and gives up if a reader blocks it. The worker runs the rest.
+    /// Never blocks, except in destructors that it runs.
     ///
     /// What is deferred in an [`srcu::Domain`](crate::srcu::Domain) belongs to no thread: all of it is handed to the
     /// worker, and the result says whether any is left.
+    ///
+    /// ```
+    /// use stillpoint::Domain as _;
+    /// use stillpoint::rcu::Global;
+    ///
+    /// Global.retire(Box::new([0_u8; 1 << 16]));
+    /// while Global.flush() {
+    ///     std::thread::yield_now();
+    /// }
+    /// ```
     fn flush(&self) -> bool;
 
     /// Does what the worker does, in the calling thread, for a moment: tries a grace period once, without sleeping,

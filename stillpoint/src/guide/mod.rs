@@ -18,7 +18,7 @@
 //! | a map with changing entries | `HashMap` in the crate `stillpoint-collections` | `RwLock<HashMap>`, or one `Rcu` of the map | readers of a lock write a shared word; [`modify`](crate::rcu::Rcu::modify) copies the value |
 //! | a map of numbers and other plain pairs | `CopyMap` there, whose lookups copy | the same | entries lie in the table: one cache miss, no allocation |
 //! | a `HashMap` where async tasks hold references across `.await` | it, in a [domain](crate::srcu::Domain) of [`srcu`](crate::srcu) | a map of locks | a task that sleeps with a reference blocks no other task |
-//! | a list, map or queue of your own, whose nodes threads link and unlink | [`rcu::Atomic`](crate::rcu::Atomic), [`rcu::retire_shared`](crate::rcu::retire_shared) | reference counts in each node | readers would write to each node that they visit |
+//! | a list, map or queue of your own, whose nodes threads link and unlink | [`rcu::Atomic`](crate::rcu::Atomic), [`retire_shared`](crate::Domain::retire_shared) | reference counts in each node | readers would write to each node that they visit |
 //! | the same, where readers may stall, or traverse for long | [hazard pointers](crate::hazard), and sections for short reads | a section of [`rcu`](crate::rcu) | what is retired waits for a section, but not for a hazard pointer of another node |
 //! | a number that all threads add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line moves from CPU to CPU |
 //! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram in a mutex | the same |
@@ -48,7 +48,7 @@
 //! | a domain is | a type | a type | a value, freed with its last handle |
 //!
 //! Threads that cannot tolerate interrupts use [`qsbr`](crate::qsbr), and their writers call
-//! [`qsbr::synchronize`](crate::qsbr::synchronize) or [`Retired::wait`](crate::rcu::Retired::wait). Nothing should be
+//! [`synchronize`](crate::Domain::synchronize) or [`Retired::wait`](crate::rcu::Retired::wait). Nothing should be
 //! deferred (nor a `Retired` dropped): the worker that runs callbacks interrupts CPUs whenever it goes to sleep.
 //!
 //! All three share pointers, cookies, deferred callbacks and stall reports. To change from one to another, change how

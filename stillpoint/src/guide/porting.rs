@@ -143,9 +143,9 @@
 //! | `compare_exchange`; a loop of it | [`compare_exchange`](crate::rcu::Rcu::compare_exchange); [`modify`](crate::rcu::Rcu::modify), [`update`](crate::rcu::Rcu::update) |
 //! | `Atomic<T>` that links nodes, `Owned`, `Shared` | [`Atomic`](crate::rcu::Atomic), [`Owned`](crate::rcu::Owned), [`Shared`](crate::rcu::Shared): see below. Nodes have a size: a slice lies in a box |
 //! | `guard.defer(f)` | [`call(f)`](crate::rcu::call) |
-//! | `unsafe { guard.defer_unchecked(f) }` | [`retire_shared`](crate::rcu::retire_shared), or [`retire_raw_with`](crate::Domain::retire_raw_with) and a function |
+//! | `unsafe { guard.defer_unchecked(f) }` | [`retire_shared`](crate::Domain::retire_shared), or [`retire_raw_with`](crate::Domain::retire_raw_with) and a function |
 //! | `guard.repin()` | [`Guard::repin`](crate::rcu::Guard::repin) |
-//! | `guard.flush()` | hardly needed; [`flush`](crate::rcu::flush) |
+//! | `guard.flush()` | hardly needed; [`flush`](crate::Domain::flush) |
 //! | `Collector`, `LocalHandle` | [`domain!`](crate::domain), or [`srcu::Domain`](crate::srcu::Domain) for a domain that is a value |
 //! | `epoch::unprotected()` | [`get_mut`](crate::rcu::Atomic::get_mut), [`take`](crate::rcu::Atomic::take), [`into_inner`](crate::rcu::Rcu::into_inner) |
 //! | no way to wait | [`synchronize`](crate::rcu::synchronize), [`try_synchronize`](crate::Domain::try_synchronize), [`Retired::wait`](crate::rcu::Retired::wait), [`GracePeriod`](crate::rcu::GracePeriod), [`barrier`](crate::rcu::barrier) |
@@ -161,10 +161,11 @@
 //! | `fetch_or(tag, ord, &guard)`, `tag`, `with_tag` | `fetch_or(tag, &guard)`, `tag`, `with_tag` |
 //! | `unsafe { shared.as_ref() }`, `unsafe { shared.deref() }` | `shared.as_ref()`, which is safe |
 //! | `unsafe { shared.into_owned() }`, `unsafe { atomic.try_into_owned() }` | the same, and `unsafe { atomic.take() }` |
-//! | `unsafe { guard.defer_destroy(shared) }` | `unsafe { retire_shared(shared, options) }`: see [`retire_shared`](crate::rcu::retire_shared) |
+//! | `unsafe { guard.defer_destroy(shared) }` | `unsafe { rcu::Global.retire_shared(shared, options) }`: see [`retire_shared`](crate::Domain::retire_shared) |
 //! | `owned.into_shared(&guard)` | [`store`](crate::rcu::Atomic::store) and [`load`](crate::rcu::Atomic::load): what is not stored is `Owned` |
 //!
 //! ```
+//! use stillpoint::Domain as _;
 //! use stillpoint::rcu::{self, Atomic, DeferOptions, Guard, Owned};
 //!
 //! struct Node {
@@ -180,7 +181,7 @@
 //!         // head.compare_exchange(first, next, AcqRel, Acquire, guard)
 //!         if head.compare_exchange(first, next, guard).is_ok() {
 //!             // SAFETY: unlinked, and not linked again.
-//!             unsafe { rcu::retire_shared(first, DeferOptions::new()) }; // guard.defer_destroy(first)
+//!             unsafe { rcu::Global.retire_shared(first, DeferOptions::new()) }; // guard.defer_destroy(first)
 //!             return Some(node.value);
 //!         }
 //!     }

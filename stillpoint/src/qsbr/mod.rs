@@ -38,7 +38,7 @@
 //! # Blocking
 //!
 //! An online thread that does not report keeps every grace period of the domain from ending: memory is not freed, and
-//! [`synchronize`] blocks. So code that may block, or runs for long without reading, belongs in [`Handle::offline`]:
+//! [`synchronize`](crate::Domain::synchronize) blocks. So code that may block, or runs for long without reading, belongs in [`Handle::offline`]:
 //! I/O, sleeps, waits for locks and condition variables, joins. A thread deadlocks if it waits online for a lock
 //! whose holder waits for a grace period.
 //!
@@ -91,8 +91,6 @@
 
 mod handle;
 
-use crate::Domain as _;
-
 pub use crate::qsbr_domain as domain;
 pub use handle::{Global, Handle};
 
@@ -114,19 +112,4 @@ pub use handle::{Global, Handle};
 #[track_caller]
 pub fn register() -> Handle {
     Global::register()
-}
-
-/// Blocks until every thread that is online now has reported or gone offline.
-///
-/// # Panics
-///
-/// If the calling thread is online, where it would wait for itself (use [`Handle::synchronize`]), and in a stall
-/// hook.
-///
-/// ```
-/// stillpoint::qsbr::synchronize();
-/// ```
-#[track_caller]
-pub fn synchronize() {
-    Global.synchronize();
 }

@@ -18,7 +18,7 @@ use crate::sync::const_unless_loom;
 /// For lists, maps and queues that link and unlink nodes. To publish one value, [`Rcu`](super::Rcu) is simpler. The
 /// types are those of crossbeam-epoch, without the choice of orderings: every load acquires, and every change
 /// publishes. So a node that was loaded in a section can be used safely until the section ends. Only freeing it is
-/// `unsafe` ([`retire_shared`](super::retire_shared)).
+/// `unsafe` ([`retire_shared`](Domain::retire_shared)).
 ///
 /// An `Atomic` does not own its node: dropping it drops nothing.
 ///
@@ -26,6 +26,7 @@ use crate::sync::const_unless_loom;
 ///
 /// ```
 /// use std::mem;
+/// use stillpoint::Domain as _;
 /// use stillpoint::rcu::{self, Atomic, DeferOptions, Owned};
 ///
 /// /// A stack that many threads use.
@@ -61,7 +62,7 @@ use crate::sync::const_unless_loom;
 ///                 Ok(_) => {
 ///                     let value = node.value.clone();
 ///                     // SAFETY: the node is no longer in the stack, and does not return to it.
-///                     unsafe { rcu::retire_shared(head, DeferOptions::new()) };
+///                     unsafe { rcu::Global.retire_shared(head, DeferOptions::new()) };
 ///                     return Some(value);
 ///                 }
 ///                 Err(error) => head = error.current,

@@ -194,13 +194,3 @@ modelled_domain!(Sections, ());
 pub fn enter() -> Guard {
     Guard::enter()
 }
-
-/// Retires a node in [`Global`].
-///
-/// # Safety
-///
-/// As in the library.
-pub unsafe fn retire_shared<T: Send + 'static>(node: Shared<'_, T>, options: DeferOptions) {
-    // SAFETY: the caller's contract.
-    unsafe { Global.retire_shared(node, options) };
-}

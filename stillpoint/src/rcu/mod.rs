@@ -41,7 +41,7 @@
 //! | [`Ref`] | a reference that brings its section with it |
 //! | [`Retired`], [`Reclaim`] | a value that has been replaced: drop it, wait for it, or `.await` it |
 //! | [`GracePeriod`] | a *cookie*, a number that stands for a grace period: take one after unpublishing something, and later poll it, wait for it with or without a timeout, or `.await` it on any executor |
-//! | [`Atomic`], [`Owned`], [`Shared`] | lists, maps and queues whose nodes threads link and unlink; [`retire_shared`] frees an unlinked node after a grace period |
+//! | [`Atomic`], [`Owned`], [`Shared`] | lists, maps and queues whose nodes threads link and unlink; [`Domain::retire_shared`](crate::Domain::retire_shared) frees an unlinked node after a grace period |
 //!
 //! # Threads
 //!
@@ -100,8 +100,8 @@
 //! than its `membarrier` call: some microseconds if no other thread of the process runs, and 15 to 30 us next to
 //! running ones (measured in virtual machines). It interrupts only other CPUs that run this process. If some threads
 //! cannot tolerate interrupts, the whole process must do without `rcu`, `srcu` and
-//! [`fence::heavy`](crate::fence::heavy), and wait in [`qsbr::synchronize`](crate::qsbr::synchronize): workers of
-//! callbacks issue heavy fences in `qsbr` too.
+//! [`fence::heavy`](crate::fence::heavy), and wait by [`synchronize`](crate::Domain::synchronize) of a domain of
+//! [`qsbr`](crate::qsbr): workers of callbacks issue heavy fences in `qsbr` too.
 //!
 //! # Stalls
 //!
@@ -316,53 +316,6 @@ pub fn call(f: impl FnOnce() + Send + 'static) {
 #[track_caller]
 pub fn retire<T: Send + 'static>(value: Box<T>) {
     Global.retire(value);
-}
-
-/// Drops the node of an [`Atomic`] after a grace period, as [`retire`] does a value. Does nothing if `node` is null.
-///
-/// For data structures that unlink their own nodes.
-///
-/// # Safety
-///
-/// From now on, only sections of [`Global`] that are open now load or use the node, and it is not freed otherwise. No
-/// thread has a mutable reference to its value during this call, which looks at what it [owns](known_heap_bytes).
-///
-/// So the node is unlinked and never linked again, and no `Atomic` of another domain leads to it. A structure that
-/// gives `Shared`s or `Atomic`s to its callers cannot promise that, since they may store them; references are safe.
-///
-/// ```
-/// use stillpoint::rcu::{self, Atomic, DeferOptions, Owned, Shared};
-///
-/// let current: Atomic<[u8; 3]> = Atomic::new(Owned::new([1, 2, 3]));
-/// let guard = rcu::enter();
-/// let old = current.swap(Shared::null(), &guard);
-/// // SAFETY: no other pointer led to the node.
-/// unsafe { rcu::retire_shared(old, DeferOptions::new()) };
-/// assert_eq!(old.as_ref(), Some(&[1, 2, 3])); // until the guard is dropped
-/// ```
-#[inline]
-#[track_caller]
-pub unsafe fn retire_shared<T: Send + 'static>(node: Shared<'_, T>, options: DeferOptions) {
-    // SAFETY: the caller's contract.
-    unsafe { Global.retire_shared(node, options) };
-}
-
-/// Runs or hands over what the calling thread has deferred. Returns `true` if any of it is left.
-///
-/// Runs what is ready and [may run on this thread](DeferOptions::run_on_retiring_thread). Outside sections it tries
-/// to complete a grace period for that first, and gives up if a reader blocks it. The worker runs the rest. Never
-/// blocks, except in destructors that it runs.
-///
-/// ```
-/// use stillpoint::rcu;
-///
-/// rcu::retire(Box::new([0_u8; 1 << 16]));
-/// while rcu::flush() {
-///     std::thread::yield_now();
-/// }
-/// ```
-pub fn flush() -> bool {
-    Global.flush()
 }
 
 /// Blocks until all callbacks have run, and all retired values have been dropped, that any thread deferred before.

@@ -1,4 +1,5 @@
 //! The lifetime of what a value borrows is part of the pointer's type, and retired nodes borrow nothing.
+use stillpoint::Domain as _;
 use stillpoint::percpu::Pool;
 use stillpoint::rcu::{self, Atomic, DeferOptions, Rcu, RcuOption, Shared};
 
@@ -9,7 +10,7 @@ fn shorten<'a, 'b>(long: &'b Atomic<&'static str>) -> &'b Atomic<&'a str> {
 }
 
 fn retire<'a>(node: Shared<'_, &'a str>) {
-    unsafe { rcu::retire_shared(node, DeferOptions::new()) };
+    unsafe { rcu::Global.retire_shared(node, DeferOptions::new()) };
     //~ E0521 borrowed data escapes outside of function
 }
 

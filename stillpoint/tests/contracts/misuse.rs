@@ -110,7 +110,7 @@ fn waiting_while_online_is_refused_at_the_call() {
     let number = Rcu::new_in(1, Own);
     let (handle, global) = (Own::register(), qsbr::register());
     refused!("synchronize() by a thread whose handle is online", Own.synchronize());
-    refused!("synchronize() by a thread whose handle is online", qsbr::synchronize());
+    refused!("synchronize() by a thread whose handle is online", qsbr::Global.synchronize());
     refused!("barrier() by a thread whose handle is online", Own.barrier());
     refused!("Retired::wait() by a thread whose handle is online", number.replace(2).wait());
     refused!("GracePeriod::wait() by a thread", GracePeriod::now_in(Own).wait());

@@ -84,7 +84,7 @@ fn flush_of_an_idle_thread_leaves_nothing() {
     assert_eq!(Own.stats().readers, 0);
     drop(Own::enter());
     assert!(!Own.flush());
-    assert!(!rcu::flush());
+    assert!(!rcu::Global.flush());
 }
 
 #[test]

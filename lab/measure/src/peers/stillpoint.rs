@@ -109,7 +109,7 @@ impl ReadSide for QsbrReaders {
 
 impl GracePeriods for QsbrReaders {
     fn synchronize(&self) {
-        qsbr::synchronize();
+        qsbr::Global.synchronize();
     }
 
     fn wakes(&self) -> f64 {
