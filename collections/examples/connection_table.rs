@@ -94,7 +94,7 @@ fn random(seed: u64) -> impl FnMut() -> u64 {
 }
 
 fn main() {
-    fence::init();
+    fence::report();
     let forever = env::args().nth(1).is_some();
     let (table, stop) = (Table::new_in(qsbr::Global), AtomicBool::new(false));
     thread::scope(|scope| {

@@ -118,7 +118,7 @@ fn operate(service: &Service, path: &Path) {
 }
 
 fn main() {
-    fence::init();
+    fence::report();
     let file = env::args_os().nth(1).map(PathBuf::from);
     let own = env::temp_dir().join(format!("stillpoint-hot-reload-{}", process::id()));
     if file.is_none() {

@@ -64,7 +64,7 @@ fn both_miss(fences: [fn(); 2]) -> bool {
 
 #[test]
 fn light_and_heavy_never_both_miss() {
-    fence::init();
+    fence::report();
     assert!(!both_miss([fence::light, fence::heavy]));
 }
 
@@ -75,7 +75,7 @@ fn heavy_quiet_counts_as_a_call_and_says_whether_it_is_quiet() {
     let before = fence::calls();
     let is_quiet = fence::heavy_quiet();
     assert_eq!(fence::calls(), before + 1);
-    if fence::backend() == Backend::SeqCst {
+    if fence::report().backend() == Backend::SeqCst {
         assert!(is_quiet);
     }
 }
@@ -120,15 +120,6 @@ fn heavy_may_be_called_concurrently() {
     assert!(fence::calls() >= before + CALLERS as u64 * calls);
 }
 
-#[test]
-fn backend_is_chosen_once() {
-    let report = fence::init();
-    let backend = report.backend();
-    assert_eq!(fence::backend(), backend);
-    assert!(ptr::eq(fence::report(), report));
-    assert_eq!(fence::backend(), backend);
-}
-
 /// Checks that the fence works.
 fn assert_fences() {
     assert!(!both_miss([fence::light, fence::heavy]));
@@ -143,7 +134,7 @@ fn environment_chooses_the_backend() {
         }
         return;
     };
-    let report = fence::init();
+    let report = fence::report();
     assert!(report.why().to_string().starts_with(&format!("{asked} was asked for; ")), "{report}");
     let refused = asked == "membarrier" && report.backend() == Backend::SeqCst;
     if refused {
@@ -166,7 +157,7 @@ fn unknown_backend_falls_back_with_a_reason() {
         }
         return;
     }
-    let report = fence::init();
+    let report = fence::report();
     assert_eq!(report.backend(), Backend::SeqCst);
     assert_eq!(report.why().to_string(), "STILLPOINT_FENCE names no backend (membarrier, seqcst)");
     assert_eq!(report.to_string(), format!("seqcst: {}", report.why()));
@@ -184,7 +175,7 @@ fn first_reader_chooses_the_backend() {
 #[test]
 fn signal_handlers_may_call_heavy() {
     alone!(on each backend);
-    let prepare = || _ = fence::init();
+    let prepare = || _ = fence::report();
     signals::interrupt(fence::heavy, prepare, |_| fence::heavy(), |_| fence::heavy(), || true);
 }
 

@@ -82,7 +82,7 @@ mod linux {
         alone!();
         statistics_page::publish(INTERVAL).expect("a page");
         assert!(sample().1.contains("\"fence\":null"));
-        let chosen = format!("\"fence\":{{\"backend\":\"{}\",", stillpoint::fence::init().backend());
+        let chosen = format!("\"fence\":{{\"backend\":\"{}\",", stillpoint::fence::report().backend());
         until(|| sample().1.contains(&chosen));
     }
 

@@ -13,7 +13,7 @@ use crate::rcu::Thread;
 #[unsafe(no_mangle)]
 pub extern "C" fn sp_fence_init() -> c_int {
     boundary::catch(|| {
-        Ok(match fence::init().backend() {
+        Ok(match fence::report().backend() {
             Backend::Membarrier => 1,
             _ => 0,
         })

@@ -44,7 +44,7 @@ impl Machine {
             possible: cpu_list("possible").unwrap_or_else(|| "unknown".into()),
             virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor")),
             kernel,
-            fence: stillpoint::fence::backend().to_string(),
+            fence: stillpoint::fence::report().backend().to_string(),
             stillpoint: env!("CARGO_PKG_VERSION").into(),
         }
     }

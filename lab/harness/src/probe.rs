@@ -48,7 +48,7 @@ pub fn run() -> anyhow::Result<()> {
 pub fn facts() -> anyhow::Result<Vec<(&'static str, String)>> {
     // First of all, while the process has a single thread: later it would cost milliseconds.
     let start = Instant::now();
-    let chosen = fence::init();
+    let chosen = fence::report();
     let choosing = start.elapsed();
     let machine = Machine::read();
 

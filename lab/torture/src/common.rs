@@ -38,7 +38,7 @@ impl Common {
             unsafe { std::env::set_var("STILLPOINT_MUTANT", mutant) };
             println!("broken: {mutant}");
         }
-        println!("torture {name}: --seed {seed}, {}", stillpoint::fence::backend());
+        println!("torture {name}: --seed {seed}, {}", stillpoint::fence::report().backend());
         fastrand::seed(seed);
         seed
     }

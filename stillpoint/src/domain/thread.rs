@@ -202,7 +202,7 @@ impl DomainState {
     ) -> Result<&'static Reader, &'static str> {
         self.fork.register();
         // Chooses the backend of the fence, before this thread can be a reader.
-        crate::fence::init();
+        crate::fence::report();
         let fast = crate::fence::fast_path_suffices();
         let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
         let arm = |reader| {

@@ -70,10 +70,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// Chooses the backend, if that has not been done. Returns what was chosen.
+/// Chooses the backend, if that has not been done. Returns what was chosen and why.
 ///
 /// Takes half a microsecond while the process has one thread, and about ten milliseconds later.
-pub fn init() -> &'static Report {
+pub fn report() -> &'static Report {
     if let Some(report) = REPORT.get().get() {
         return report;
     }
@@ -145,16 +145,6 @@ pub(crate) fn chosen() -> Option<&'static Report> {
 /// Calls of [`heavy`] and [`heavy_quiet`].
 static CALLS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 
-/// Returns the backend in use. Chooses it if that has not been done.
-pub fn backend() -> Backend {
-    report().backend
-}
-
-/// Returns what was chosen and why. Chooses the backend if that has not been done.
-pub fn report() -> &'static Report {
-    init()
-}
-
 /// Executes the rare side of the fence: orders what this thread did before against what it does afterwards, for every
 /// thread that executes a [`light`](super::light) or `heavy` fence.
 ///
@@ -165,7 +155,7 @@ pub fn report() -> &'static Report {
 /// If the kernel denies `membarrier`, although it allowed it when the backend was chosen.
 #[doc(alias("membarrier", "asymmetric_fence"))]
 pub fn heavy() {
-    match backend() {
+    match report().backend {
         Backend::Membarrier => heavy_fence::execute(),
         Backend::SeqCst => fence(SeqCst),
     }
@@ -193,7 +183,7 @@ pub fn heavy() {
 /// ```
 #[doc(alias("MEMBARRIER_CMD_GLOBAL", "synchronize_rcu"))]
 pub fn heavy_quiet() -> bool {
-    let is_quiet = match backend() {
+    let is_quiet = match report().backend {
         Backend::Membarrier => heavy_fence::execute_quietly(),
         Backend::SeqCst => {
             fence(SeqCst);

@@ -22,7 +22,7 @@
 //! | [`Membarrier`](Backend::Membarrier) | compiler fence | `membarrier(PRIVATE_EXPEDITED)`, one inter-processor interrupt per CPU that runs this process | by default, if it works |
 //! | [`SeqCst`](Backend::SeqCst) | full fence | full fence | otherwise |
 //!
-//! The first call of [`init`] or [`heavy`], or the first reader of [`crate::rcu`], chooses the
+//! The first call of [`report`] or [`heavy`], or the first reader of [`crate::rcu`], chooses the
 //! backend, which then never changes. Before that, `light()` is a full fence. The environment variable
 //! `STILLPOINT_FENCE` (`membarrier`, `seqcst`) asks for a backend. If that is not available, `SeqCst` is
 //! used, and [`report`] returns the reason.
@@ -32,7 +32,7 @@
 //! So where the kernel lacks or denies `membarrier`, readers of [`crate::rcu`] execute a full fence on entering a
 //! section, and those of [`crate::srcu`] and [`RwLock`](crate::lock::RwLock) another on leaving it.
 //!
-//! Call [`init`] at the start of `main`: the kernel registers a process in half a microsecond while it has one
+//! Call [`report`] at the start of `main`: the kernel registers a process in half a microsecond while it has one
 //! thread, and in about ten milliseconds afterwards.
 //!
 //! # Trade-offs
@@ -45,7 +45,7 @@
 //!   it, since it executes no fence there. The grace period then ends when its timer next expires: 50 us after it has
 //!   begun to sleep, with the timer's slack some 100 us, and later at intervals that grow to 1 ms. So a reader that
 //!   stays in a section for long costs a timer interrupt per millisecond.
-//! - Signal handlers may call `light()` and, once [`init`] has returned, `heavy()`: it is one system call, or one
+//! - Signal handlers may call `light()` and, once [`report`] has returned, `heavy()`: it is one system call, or one
 //!   instruction, and waits for no thread of this process.
 //! - The child of a `fork` may use this module, whatever other threads were doing, and keeps the backend. Like all of
 //!   the library, this relies on `pthread_atfork(3)`: it does not notice a system call that does not go through
@@ -76,7 +76,7 @@
 //!     BUSY.load(Relaxed)
 //! }
 //!
-//! fence::init();
+//! fence::report();
 //! assert!(enter());
 //! assert!(close());
 //! ```
@@ -88,7 +88,7 @@ pub(crate) mod backend;
 mod tests;
 
 use crate::sys::heavy_fence;
-pub use backend::{Backend, Report, backend, calls, heavy, heavy_quiet, init, report};
+pub use backend::{Backend, Report, calls, heavy, heavy_quiet, report};
 
 /// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.
 ///

@@ -6,7 +6,7 @@ use std::arch::asm;
 use std::ffi::{c_int, c_void};
 use std::{mem, ptr};
 
-use super::{Backend, backend, heavy, init, light};
+use super::{Backend, heavy, light, report};
 use support::backends;
 use support::child;
 
@@ -56,9 +56,9 @@ fn heavy_is_one_system_call() {
     if child::variant().is_none() {
         return child::run(heavy_is_one_system_call, "membarrier", Some("membarrier"));
     }
-    init();
+    report();
     let [_, calls, instructions] = single_step(heavy);
-    assert_eq!(calls, usize::from(backend() == Backend::Membarrier));
+    assert_eq!(calls, usize::from(report().backend() == Backend::Membarrier));
     // With optimization it is less than a hundred.
     assert!((10..if cfg!(debug_assertions) { 5000 } else { 100 }).contains(&instructions), "{instructions}");
 }
@@ -69,7 +69,7 @@ fn light_is_a_full_fence_only_without_membarrier() {
         let test = light_is_a_full_fence_only_without_membarrier;
         return backends!().iter().for_each(|backend| child::run(test, backend, Some(backend)));
     }
-    init();
+    report();
     let [full_fences, ..] = single_step(light);
-    assert_eq!(full_fences != 0, backend() != Backend::Membarrier);
+    assert_eq!(full_fences != 0, report().backend() != Backend::Membarrier);
 }

@@ -100,7 +100,7 @@
 //! static REQUESTS: Counter = Counter::new(); // changed by all threads, read by few
 //! static ADMITTED: Mutex<Vec<u32>> = Mutex::new(Vec::new()); // changed by all threads, one at a time
 //!
-//! fence::init(); // optional: sets up `membarrier`; half a microsecond here, ten milliseconds once there are threads
+//! fence::report(); // optional: sets up `membarrier`; half a microsecond here, ten milliseconds once there are threads
 //! let limit = Rcu::new(10); // read by all threads, changed by few
 //!
 //! thread::scope(|s| {

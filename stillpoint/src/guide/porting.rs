@@ -229,7 +229,7 @@
 //! | `urcu-memb`, `urcu-bp` | [`rcu`](crate::rcu), with the backend [`Membarrier`](crate::fence::Backend::Membarrier) |
 //! | `urcu-mb`, `urcu-signal` | the same, with the backend [`SeqCst`](crate::fence::Backend::SeqCst) |
 //! | `urcu-qsbr` | [`qsbr`](crate::qsbr) |
-//! | `rcu_init` | [`fence::init`](crate::fence::init), which is optional |
+//! | `rcu_init` | [`fence::report`](crate::fence::report), which is optional |
 //! | `rcu_register_thread` | nothing; [`register`](crate::rcu::register) before signal handlers read; [`qsbr::register`](crate::qsbr::register) |
 //! | `rcu_read_lock`, `rcu_read_unlock` | [`enter`](crate::rcu::enter), and dropping the guard |
 //! | `rcu_read_ongoing` | [`in_read_section`](crate::rcu::in_read_section) |

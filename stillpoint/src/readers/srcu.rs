@@ -263,7 +263,9 @@ impl SrcuReaders {
     /// Where a light fence is more than a compiler fence, readers then always take the slow path, which executes it.
     #[cfg(not(loom))]
     pub fn prepare(&self) -> bool {
-        self.reader_line.words.prepare_for(crate::fence::backend() == crate::fence::Backend::Membarrier)
+        self.reader_line
+            .words
+            .prepare_for(crate::fence::report().backend() == crate::fence::Backend::Membarrier)
     }
 
     /// Returns where the domain was made.

@@ -178,7 +178,7 @@ impl SlotTable {
                 return None;
             }
             // The light fences of this thread are chosen from now on.
-            crate::fence::init();
+            crate::fence::report();
         }
         self.records.claim()
     }

@@ -102,7 +102,7 @@ fn denied_membarrier_falls_back_with_a_reason() {
         return;
     };
     deny_membarrier(errno(&name), None);
-    let report = fence::init();
+    let report = fence::report();
     assert_eq!(report.backend(), Backend::SeqCst, "{report}");
     assert!(report.to_string().contains("membarrier has no PRIVATE_EXPEDITED command"), "{report}");
     workload();
@@ -128,7 +128,7 @@ fn report_names_the_denied_command() {
     let (denied, name) = variant.split_once(' ').expect("a command and an errno");
     let command = commands.iter().find(|(name, _)| *name == denied).expect("a command of the list").1;
     deny_membarrier(errno(name), Some(command));
-    let report = fence::init();
+    let report = fence::report();
     assert_eq!(report.backend(), Backend::SeqCst, "{report}");
     let why = report.why().to_string();
     let all_are = why.contains("membarrier has no PRIVATE_EXPEDITED command");
@@ -194,7 +194,7 @@ fn late_denial_panics_writers_not_readers() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
-    let chosen = fence::init().backend();
+    let chosen = fence::report().backend();
     let value = Rcu::new_in(Tracked(&DROPS), Own);
     let (stop, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
@@ -272,7 +272,7 @@ fn late_denial_panics_writers_not_readers() {
 fn late_denial_reaches_futures_where_no_thread_can_be_started() {
     alone!();
     stillpoint::domain! { struct Own; }
-    if fence::init().backend() == Backend::SeqCst {
+    if fence::report().backend() == Backend::SeqCst {
         return eprintln!("not checked, as membarrier was denied before: {}", fence::report());
     }
     let stop = AtomicBool::new(false);
@@ -312,7 +312,7 @@ fn late_denial_aborts_a_write_that_needs_a_fence() {
         return;
     }
     let _running = deadline();
-    if fence::init().backend() == Backend::SeqCst {
+    if fence::report().backend() == Backend::SeqCst {
         return eprintln!("not checked, as membarrier was denied before: {}", fence::report());
     }
     let lock = RwLock::new(0);
@@ -331,7 +331,7 @@ fn fallback_tolerates_a_late_filter() {
         }
         return;
     };
-    assert_eq!(fence::init().backend().to_string(), backend);
+    assert_eq!(fence::report().backend().to_string(), backend);
     deny_membarrier(libc::EPERM, None);
     workload();
 }

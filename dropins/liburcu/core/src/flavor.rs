@@ -50,7 +50,7 @@ pub trait Flavor: InlinedProtocol + Sized {
 
 /// Returns 1 if readers use compiler barriers, else 0. Chooses the fence, once for the process.
 pub fn has_membarrier() -> u32 {
-    (fence::backend() == Backend::Membarrier).into()
+    (fence::report().backend() == Backend::Membarrier).into()
 }
 
 /// The environment variable with the number of the first grace period, to test what happens when numbers are used up.
@@ -108,7 +108,7 @@ pub fn registered<'a, F: Flavor>() -> Option<&'a InlinedReader> {
 pub fn register<F: Flavor>(own: &InlinedReader) {
     let _blocked = SignalsBlocked::during::<F>();
     if F::FENCED {
-        fence::init();
+        fence::report();
     }
     // SAFETY: the thread unregisters before it ends, as liburcu demands, or, in bp, at its end.
     unsafe { F::readers().register(own, || Thread::current().0) };

@@ -181,7 +181,10 @@ impl Live {
             self.readers.to_string().bold().green(),
         ];
         if self.store == 0 {
-            words.extend(["  fence ".into(), stillpoint::fence::backend().to_string().bold().green()]);
+            words.extend([
+                "  fence ".into(),
+                stillpoint::fence::report().backend().to_string().bold().green(),
+            ]);
         }
         let title = vec!["stillpoint".bold(), "  a routing table under live updates".into()];
         vec![Line::from(title), Line::from(words)]

@@ -48,7 +48,10 @@ pub fn run(args: &Args) -> Result<()> {
     let is_live = args.seconds.is_none() && io::stdout().is_terminal() && io::stdin().is_terminal();
     if !is_live {
         println!("Longest-prefix match on {PREFIXES} IPv4 prefixes under live updates.");
-        println!("CPUs: {cpus}. Updaters: 1. Fences of stillpoint: {}.", stillpoint::fence::backend());
+        println!(
+            "CPUs: {cpus}. Updaters: 1. Fences of stillpoint: {}.",
+            stillpoint::fence::report().backend()
+        );
     }
     let rib = Rib::generate(PREFIXES, SEED);
     let stores = STORES.into_iter().map(|(_, starter)| starter(&rib)).collect::<Result<Vec<Start>>>()?;

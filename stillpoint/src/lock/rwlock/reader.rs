@@ -191,7 +191,7 @@ impl<P: Policy> RawRw<P> {
     fn allocate(&self) {
         #[cfg(not(loom))]
         if !self.readers.is_allocated() {
-            fence::init();
+            fence::report();
             let _ = self.readers.prepare_for(false);
         }
     }

@@ -104,7 +104,7 @@ fn read_opens_the_gate_for_the_fast_path() {
         })
     };
     let counters = CpuCounters::new();
-    assert!(counters.prepare_for(fence::backend() == fence::Backend::Membarrier));
+    assert!(counters.prepare_for(fence::report().backend() == fence::Backend::Membarrier));
     counters.enable_fast();
     let lock = RawRw::<OpensAfterThree>::new();
     for _ in 0..2 {

@@ -7,7 +7,7 @@ use std::thread;
 
 use super::ReaderProtocol::Sections;
 use super::*;
-use crate::fence::{Backend, backend};
+use crate::fence::{Backend, report};
 use crate::grace_period::engine::Engine;
 use crate::readers::sections::reader::ExitPath;
 use support::deadline::deadline;
@@ -17,7 +17,7 @@ fn leader_rescans_if_the_wakeup_is_lost() {
     const NAME: &str = "readers::sections::scan::tests::leader_rescans_if_the_wakeup_is_lost";
     static ENGINE: Engine<ThreadReaders<()>> = Engine::new(ThreadReaders::new(Sections), || "test");
     let _running = deadline();
-    if backend() != Backend::SeqCst {
+    if report().backend() != Backend::SeqCst {
         // In another process, with the backend of which this is a test.
         let program = env::current_exe().expect("this program has a path");
         let mut child = Command::new(program);
