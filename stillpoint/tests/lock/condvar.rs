@@ -79,7 +79,6 @@ fn timed_wait_without_notification_times_out() {
     let (lock, changed) = (Mutex::new(()), Condvar::new());
     let mut guard = lock.lock();
     while !changed.wait_for(&mut guard, Duration::from_millis(1)).timed_out() {}
-    while !changed.wait_until(&mut guard, Instant::now()).timed_out() {}
     assert!(lock.is_locked());
 }
 

@@ -31,15 +31,11 @@ mod parts;
 
 use core::fmt;
 #[cfg(not(loom))]
-use std::{
-    ops::DerefMut,
-    ptr,
-    time::{Duration, Instant},
-};
+use std::{ops::DerefMut, ptr, time::Duration};
 
 use self::list::WaitList;
 #[cfg(not(loom))]
-use super::mutex::api::{RawMutex, at};
+use super::mutex::api::RawMutex;
 use super::mutex::polling;
 use super::waiter::{self, Place};
 #[cfg(not(loom))]
@@ -205,9 +201,8 @@ pub struct WaitTimeoutResult(bool);
 
 #[cfg(not(loom))]
 impl WaitTimeoutResult {
-    /// Returns `true` if the time was over. After [`wait_for`](Condvar::wait_for) and
-    /// [`wait_until`](Condvar::wait_until) the condition may have changed nevertheless; after
-    /// [`wait_while_for`](Condvar::wait_while_for) it had not.
+    /// Returns `true` if the time was over. After [`wait_for`](Condvar::wait_for) the condition may have changed
+    /// nevertheless; after [`wait_while_for`](Condvar::wait_while_for) it had not.
     pub fn timed_out(self) -> bool {
         self.0
     }
@@ -259,12 +254,6 @@ impl Condvar {
         self.wait_before(guard, after(timeout))
     }
 
-    /// Like [`wait_for`](Self::wait_for), with the `instant` at which the time is over.
-    #[track_caller]
-    pub fn wait_until<G: RawMutexGuard>(&self, guard: &mut G, instant: Instant) -> WaitTimeoutResult {
-        self.wait_before(guard, at(instant))
-    }
-
     /// Like [`wait_while`](Self::wait_while), but blocks for at most `timeout` and the time that it takes to get the
     /// lock, however many notifications arrive. Times out if `condition` still returns `true` when the time is over,
     /// and only then.
@@ -284,19 +273,10 @@ impl Condvar {
     pub fn wait_while_for<G: RawMutexGuard>(
         &self,
         guard: &mut G,
-        condition: impl FnMut(&mut G::Target) -> bool,
+        mut condition: impl FnMut(&mut G::Target) -> bool,
         timeout: Duration,
     ) -> WaitTimeoutResult {
-        self.wait_while_before(guard, condition, after(timeout))
-    }
-
-    #[track_caller]
-    fn wait_while_before<G: RawMutexGuard>(
-        &self,
-        guard: &mut G,
-        mut condition: impl FnMut(&mut G::Target) -> bool,
-        until: Option<u64>,
-    ) -> WaitTimeoutResult {
+        let until = after(timeout);
         while condition(guard) {
             // The clock decides: a sleep that a notification prevents does not check it.
             if until.is_some_and(|until| now() >= until) {
