@@ -137,11 +137,6 @@ impl RefCount {
         true
     }
 
-    /// Returns `true` if the count has been killed.
-    pub fn is_killed(&self) -> bool {
-        self.count.is_killed()
-    }
-
     /// Returns `true` if the count has been killed, and all references have been put.
     pub fn is_zero(&self) -> bool {
         self.count.is_zero()
@@ -202,7 +197,7 @@ impl Default for RefCount {
 impl fmt::Debug for RefCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("RefCount");
-        debug.field("killed", &self.is_killed());
+        debug.field("killed", &self.count.is_killed());
         if let Some(references) = self.count.references() {
             debug.field("references", &references);
         }
