@@ -1,4 +1,4 @@
-//! The layers of the library: a module imports from the layers below it only, and in no package do files use each
+//! The layers of the library: a module imports from the layers below it only, and in no package do files import each
 //! other in a circle. And the library defines no symbol that another version of it would define too.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,9 +145,7 @@ fn expand(prefix: &str, tree: &str, f: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Returns the files that each file uses. A name that a `mod.rs` re-exports counts as imported from its definition. A
-/// call of a method of a type counts as a use of the file with the method, which may be another one than the
-/// type's.
+/// Returns the files that each file uses. A name that a `mod.rs` re-exports counts as imported from its definition.
 fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
     let is_folder = |module: &str| {
         module.is_empty() || sources.keys().any(|other| other.starts_with(&format!("{module}::")))
@@ -183,9 +181,6 @@ fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
             .collect();
         uses.insert(module.clone(), to);
     }
-    for (from, to) in method_uses(sources, &uses) {
-        uses.get_mut(&from).unwrap().insert(to);
-    }
     uses
 }
 
@@ -203,91 +198,8 @@ fn inner_paths(sources: &Sources, module: &str, code: &str) -> Vec<String> {
     inner.filter(|(_, name)| !name.contains("::") && is_named(name)).map(|(other, _)| other.clone()).collect()
 }
 
-/// Returns the pairs of a file that calls a method and the file with the method, for methods that are not in the file
-/// of their type. Callers are the file of the type and those that import it.
-fn method_uses(sources: &Sources, imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for (with_method, code) in sources {
-        for (name, body) in inherent_impls(code) {
-            let Some(of_type) = imports[with_method].iter().find(|file| defines(&sources[*file], name))
-            else {
-                continue;
-            };
-            for method in methods(body) {
-                let is_unique =
-                    sources.values().flat_map(|code| methods(code)).filter(|m| *m == method).count() == 1;
-                let is_unique = is_unique && !OF_STD.contains(&method);
-                let callers = sources.iter().filter(|(caller, code)| {
-                    let knows_type = *caller == of_type || imports[*caller].contains(of_type);
-                    *caller != with_method && knows_type && calls(code, name, method, is_unique)
-                });
-                found.extend(callers.map(|(caller, _)| (caller.clone(), with_method.clone())));
-            }
-        }
-    }
-    found
-}
-
-/// Returns the types and the bodies of the inherent implementations.
-fn inherent_impls(code: &str) -> Vec<(&str, &str)> {
-    let mut found = Vec::new();
-    for (at, _) in code.match_indices("impl") {
-        let is_item = at == 0 || code[..at].ends_with('\n') || code[..at].ends_with("unsafe ");
-        let Some(open) = code[at..].find('{') else { continue };
-        let header = &code[at + "impl".len()..at + open];
-        if !is_item || header.contains(" for ") {
-            continue;
-        }
-        // Parameters of the implementation precede the type.
-        let mut depth = 0;
-        let end = header.char_indices().find(|&(_, c)| {
-            depth += i32::from(c == '<') - i32::from(c == '>');
-            depth == 0 && c != ' '
-        });
-        let end = end.map_or(0, |(at, c)| if c == '>' { at + 1 } else { at });
-        let subject = header[end..].trim_start();
-        let len = subject.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(subject.len());
-        let close = code[at..].find("\n}").map_or(code.len(), |close| at + close);
-        found.push((&subject[..len], &code[at + open..close]));
-    }
-    found
-}
-
-/// Returns `true` if the code defines the type.
-fn defines(code: &str, name: &str) -> bool {
-    ["struct ", "enum ", "union "].iter().any(|keyword| {
-        let definition = format!("{keyword}{name}");
-        code.match_indices(&definition).any(|(at, _)| !code[at + definition.len()..].starts_with(is_of_name))
-    })
-}
-
 fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
-}
-
-/// Returns the names of the functions.
-fn methods(code: &str) -> impl Iterator<Item = &str> {
-    code.match_indices("fn ").filter(|&(at, _)| !code[..at].ends_with(is_of_name)).map(|(at, _)| {
-        let name = &code[at + "fn ".len()..];
-        &name[..name.find(|c| !is_of_name(c)).unwrap_or(name.len())]
-    })
-}
-
-/// Methods of the standard library that types of these packages have too.
-const OF_STD: &[&str] = &["collect", "find", "parse"];
-
-/// Returns `true` if the code calls the method of the type: by the type's name, by the value's if `is_unique`, or
-/// in a method of the type.
-fn calls(code: &str, name: &str, method: &str, is_unique: bool) -> bool {
-    let is_called =
-        |call: &str| code.match_indices(call).any(|(at, _)| code[at + call.len()..].starts_with(['(', ':']));
-    let by_self = || {
-        let of_type = inherent_impls(code).into_iter().filter(|(of, _)| *of == name);
-        of_type.flat_map(|(_, body)| methods(body)).next().is_some()
-            && !methods(code).any(|own| own == method)
-            && (is_called(&format!("self.{method}")) || is_called(&format!("Self::{method}")))
-    };
-    is_called(&format!("{name}::{method}")) || is_unique && is_called(&format!(".{method}")) || by_self()
 }
 
 fn layer(module: &str) -> usize {
@@ -359,17 +271,6 @@ fn circle_through_the_file_of_a_folder_is_found() {
     assert_eq!(circles_of(&[("fence", folder), below]), [""; 0]);
     let folder = format!("{folder}fn light() {{ backend::is_chosen() }}\n");
     assert_eq!(circles_of(&[("fence", &folder), below]), ["fence", "fence::backend"]);
-}
-
-#[test]
-fn circle_by_a_method_is_found() {
-    let queue = ("queue", "use crate::raw::Raw;\nimpl<P: Policy<A>> Raw<P> {\n    fn wait(&self) {}\n}\n");
-    let raw =
-        |body| format!("pub struct Raw<P>(P);\nimpl<P> Raw<P> {{\n    fn lock(&self) {{ {body} }}\n}}\n");
-    assert_eq!(circles_of(&[queue, ("raw", &raw("self.spin()"))]), [""; 0]);
-    for call in ["self.wait()", "Self::wait(self)", "Raw::wait(self)"] {
-        assert_eq!(circles_of(&[queue, ("raw", &raw(call))]), ["queue", "raw"], "{call}");
-    }
 }
 
 #[test]
