@@ -1,7 +1,7 @@
 //! What a hazard pointer protects, and what it does not.
 
 use stillpoint::hazard::{self, HazardPointer};
-use stillpoint::rcu::{Atomic, Owned, RcuOption, Shared};
+use stillpoint::rcu::{Atomic, Owned, Shared};
 use support::prelude::*;
 
 #[test]
@@ -20,24 +20,6 @@ fn protected_value_outlives_its_retirement() {
     Own.barrier();
     assert_eq!(DROPS.load(Acquire), 1);
     assert_eq!((Own.stats().queued, Own.stats().done), (0, 1));
-}
-
-#[test]
-fn unprotected_values_are_freed_beside_a_protected_one() {
-    own!(hazard Own, DROPS);
-    let value = Rcu::new_in(Tracked(&DROPS), Own);
-    let mut pointer = HazardPointer::new();
-    let kept = pointer.protect(&value);
-    for number in 0..1000 {
-        drop(value.replace(Tracked(&DROPS)));
-        if number % 100 == 0 {
-            Own.barrier();
-            assert_eq!(kept.0.load(Acquire), number);
-        }
-    }
-    drop(pointer);
-    Own.barrier();
-    assert_eq!(DROPS.load(Acquire), 1000);
 }
 
 #[test]
@@ -112,26 +94,6 @@ fn node_kept_in_a_section_outlives_it() {
 }
 
 #[test]
-fn section_protects_what_is_loaded_in_it() {
-    own!(hazard Own, DROPS);
-    let value = RcuOption::empty_in(Own);
-    value.replace(Some(Tracked(&DROPS)));
-    let section = Own::enter();
-    let seen = value.load(&section).expect("there is a value");
-    value.take();
-    std::thread::scope(|s| {
-        let barrier = s.spawn(|| Own.barrier());
-        for _ in 0..100 {
-            assert_eq!(seen.0.load(Acquire), 0);
-            std::thread::yield_now();
-        }
-        drop(section);
-        barrier.join().unwrap();
-    });
-    assert_eq!(DROPS.load(Acquire), 1);
-}
-
-#[test]
 fn values_of_other_sizes_are_protected() {
     own!(hazard Own);
     let slice: Rcu<[u32], Own> = Rcu::from_box_in(vec![1, 2, 3].into(), Own);
@@ -144,15 +106,6 @@ fn values_of_other_sizes_are_protected() {
     unit.replace(());
     Own.barrier();
     assert_eq!(seen, (&[1, 2, 3][..], "abc", &()));
-}
-
-#[test]
-fn pointer_shows_whether_it_protects() {
-    let mut pointer = HazardPointer::default();
-    assert_eq!(format!("{pointer:?}"), "HazardPointer { protects: None }");
-    stillpoint::hazard::domain! { struct Own; }
-    pointer.protect(&Rcu::new_in(1, Own));
-    assert!(format!("{pointer:?}").contains("Some"));
 }
 
 hazard::domain! { struct First; }

@@ -7,7 +7,6 @@
 
 mod condvar;
 mod mutex;
-mod rw_guards;
 mod rwlock;
 
 #[test]

@@ -10,7 +10,7 @@ use support::signals::interrupt;
 
 /// Threads that contend for a lock: more than CPUs.
 const THREADS: usize = 8;
-pub const SHORT: Duration = Duration::from_millis(1);
+const SHORT: Duration = Duration::from_millis(1);
 
 /// Returns a lock whose gate is open: enough reads without a write have opened it.
 fn opened<T>(value: T) -> RwLock<T> {
@@ -20,7 +20,7 @@ fn opened<T>(value: T) -> RwLock<T> {
 }
 
 /// Calls `f` with a new lock, whose gate is shut, and with one whose gate is open.
-pub fn with_each_gate<T: Clone>(value: T, f: impl Fn(RwLock<T>)) {
+fn with_each_gate<T: Clone>(value: T, f: impl Fn(RwLock<T>)) {
     f(RwLock::new(value.clone()));
     f(opened(value));
 }
@@ -360,4 +360,47 @@ fn tried_reads_are_as_many_as_there_are_readers() {
     assert!(lock.try_write().is_none());
     drop(guards);
     *lock.try_write().expect("there are no readers") += 1;
+}
+
+/// Refutes: tried-write-queues
+#[test]
+fn tries_succeed_unless_excluded() {
+    let _running = deadline();
+    with_each_gate((), |lock| {
+        let reads = (lock.read(), lock.try_read().expect("readers coexist"));
+        assert!(lock.is_locked() && !lock.is_locked_exclusive());
+        assert!(lock.try_write().is_none());
+        let upgradable = lock.try_upgradable_read().expect("it coexists with readers");
+        assert!(lock.try_upgradable_read().is_none());
+        assert!(lock.try_read().is_some());
+        drop(reads);
+        assert!(lock.is_locked() && !lock.is_locked_exclusive(), "for an upgradable read");
+        let reads = lock.read();
+        let upgradable = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect_err("there are readers");
+        drop(reads);
+        let write = RwLockUpgradableReadGuard::try_upgrade(upgradable).expect("there are none");
+        assert!(lock.is_locked() && lock.is_locked_exclusive());
+        assert!(lock.try_read().is_none() && lock.try_write().is_none());
+        assert!(lock.try_upgradable_read().is_none());
+        drop(write);
+        assert!(!lock.is_locked() && !lock.is_locked_exclusive());
+        drop(lock.try_write().expect("it is free"));
+        assert!(lock.try_read().is_some());
+    });
+}
+
+#[test]
+fn leaked_guard_of_an_exited_thread_keeps_the_lock() {
+    let _running = deadline();
+    with_each_gate(5, |lock| {
+        thread::scope(|scope| {
+            scope.spawn(|| mem::forget(lock.read())).join().expect("it exits");
+        });
+        assert!(lock.try_write().is_none() && lock.try_write_for(SHORT).is_none());
+        assert_eq!(*lock.read(), 5);
+        // SAFETY: the read of the thread that has exited is released once.
+        unsafe { lock.force_unlock_read() };
+        *lock.try_write().expect("it is free") = 6;
+        assert_eq!(lock.into_inner(), 6);
+    });
 }
