@@ -41,7 +41,7 @@ macro_rules! static_domain {
 
         #[inline(always)]
         fn hazards() -> ::core::option::Option<&'static $crate::rcu::HazardState> {
-            static HAZARDS: $crate::rcu::HazardState = $crate::rcu::HazardState::new();
+            static HAZARDS: $crate::rcu::HazardState = $crate::rcu::HazardState::initial();
             ::core::option::Option::Some(&HAZARDS)
         }
     };
@@ -129,7 +129,7 @@ macro_rules! static_domain {
             #[inline(always)]
             fn with_thread_state<R>(f: impl FnOnce(&$crate::rcu::ThreadState) -> R) -> R {
                 $crate::with_thread_variable!(
-                    $crate::rcu::ThreadState = $crate::rcu::ThreadState::new(),
+                    $crate::rcu::ThreadState = $crate::rcu::ThreadState::initial(),
                     late = $crate::rcu::ThreadState::ended(),
                     // SAFETY: the state is the calling thread's.
                     end = |state| unsafe { $crate::rcu::ThreadState::end::<$name>(state) },

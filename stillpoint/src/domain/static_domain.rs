@@ -98,14 +98,8 @@ pub struct HazardState {
 }
 
 impl HazardState {
-    pub const fn new() -> Self {
+    pub const fn initial() -> Self {
         Self { hazards: Hazards::new(pointers::TABLE.records()) }
-    }
-}
-
-impl Default for HazardState {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -121,19 +115,13 @@ pub struct ThreadState {
 }
 
 impl ThreadState {
-    pub const fn new() -> Self {
+    pub const fn initial() -> Self {
         Self { registration: Registration::new(), queue: Cell::new(None), has_handle: Cell::new(false) }
     }
 
     /// Returns the state of a thread whose destructors run.
     #[cfg(stillpoint_portable)]
     pub const fn ended() -> Self {
-        Self { registration: Registration::ended(), ..Self::new() }
-    }
-}
-
-impl Default for ThreadState {
-    fn default() -> Self {
-        Self::new()
+        Self { registration: Registration::ended(), ..Self::initial() }
     }
 }

@@ -84,42 +84,26 @@ pub fn set_stall_timeout(limit: Option<Duration>) {
 /// use stillpoint::rcu;
 ///
 /// rcu::set_stall_hook(Box::new(|stall| {
+///     eprintln!("{stall}");
 ///     for reader in stall.readers() {
 ///         println!("thread {} has blocked a grace period for {:?}", reader.thread_id(), stall.waited());
 ///     }
 /// }));
 /// ```
 pub fn set_stall_hook(hook: Box<dyn Fn(&Stall) + Send + Sync + 'static>) {
-    exchange(Some(Hook::Shared(hook.into())));
+    set(Some(Hook::Shared(hook.into())));
 }
 
 /// [`set_stall_hook`] for the C interface; `None` restores the default. Allocates nothing.
 #[cfg(feature = "_capi")]
 pub fn set_plain_stall_hook(hook: Option<fn(&Stall, [usize; 2])>, argument: [usize; 2]) {
-    exchange(hook.map(|hook| Hook::Plain(hook, argument)));
+    set(hook.map(|hook| Hook::Plain(hook, argument)));
 }
 
-/// Restores the default report. Returns the hook that was set, or the default.
-///
-/// ```
-/// use stillpoint::rcu;
-///
-/// let hook = rcu::take_stall_hook();
-/// rcu::set_stall_hook(Box::new(move |stall| {
-///     // Something else, and then the previous report.
-///     hook(stall);
-/// }));
-/// ```
-pub fn take_stall_hook() -> Box<dyn Fn(&Stall) + Send + Sync + 'static> {
-    match exchange(None) {
-        Some(hook) => Box::new(move |stall| hook.call(stall)),
-        None => Box::new(report_by_default),
-    }
-}
-
-fn exchange(hook: Option<Hook>) -> Option<Hook> {
-    // The caller drops the old one, outside the lock: its destructor may be any code.
-    mem::replace(&mut *hooks(), hook)
+fn set(hook: Option<Hook>) {
+    // Dropped outside the lock: its destructor may be any code.
+    let old = mem::replace(&mut *hooks(), hook);
+    drop(old);
 }
 
 fn hooks() -> MutexGuard<'static, Option<Hook>> {

@@ -207,9 +207,7 @@ pub use retired::{Reclaim, Retired};
 pub use crate::domain::options::DeferOptions;
 pub use crate::domain::static_domain::StaticDomain;
 pub use crate::domain::stats::Stats;
-pub use crate::grace_period::stall::{
-    Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook,
-};
+pub use crate::grace_period::stall::{Stall, StalledReader, set_stall_hook, set_stall_timeout};
 pub use crate::pointer::owned::Owned;
 pub use crate::pointer::shared::Shared;
 pub use crate::reclaim::backlog::Limits;

@@ -100,10 +100,6 @@ const UNKNOWN: u64 = LIMIT / (16 << 10) + 64;
 fn number_of_unknown_values_is_bounded_behind_a_stalled_reader() {
     let retired = replaced!(Table::new);
     assert!(retired <= UNKNOWN, "{retired} values wait");
-}
-
-#[test]
-fn boxes_and_closures_behind_a_stalled_reader_are_bounded() {
     stillpoint::domain! { struct Boxes; }
     stillpoint::domain! { struct Closures; }
     let boxes = retired_until_throttled(&Boxes, section_elsewhere::<Boxes>(), || {

@@ -213,20 +213,12 @@ fn stderr_report_has_a_line_for_each_of_eight_readers() {
         return;
     }
     let _running = deadline();
-    record_stalls();
-    let ours = rcu::take_stall_hook();
+    rcu::set_stall_timeout(Some(LIMIT));
     let readers: Vec<_> =
         (0..READERS).map(|index| stall(&format!("reader {index}"), || Own::enter())).collect();
     let writer = waiting_synchronize::<Own>();
     // The report is counted before the hook is called.
     until(|| Own.stats().stalls >= 2);
-    // The default hook can be taken, and ours set again.
-    let default = rcu::take_stall_hook();
-    rcu::set_stall_hook(Box::new(move |stall| {
-        default(stall);
-        ours(stall);
-    }));
-    stalls::<Own>(1);
     readers.into_iter().for_each(StalledThread::leave);
     writer.join().expect("the grace period ends");
 }

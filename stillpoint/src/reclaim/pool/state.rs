@@ -283,12 +283,6 @@ impl PoolState {
         started
     }
 
-    /// Returns `true` if a worker has nothing to do.
-    #[cfg(all(test, target_os = "linux"))]
-    pub fn has_idle(&self) -> bool {
-        matches!(self.lock().idle, IdleWorker::Sleeping)
-    }
-
     /// Returns `true` if a thread could not be started a moment ago.
     pub fn must_wait(&self) -> bool {
         // Relaxed: a hint.

@@ -160,93 +160,35 @@ pub fn run(task: Task) {
     }
 }
 
-// These look at `/proc`.
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::*};
-    use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
-    use std::{fs, thread};
+    use std::sync::Mutex;
 
     use super::*;
     use support::deadline::deadline;
-
-    /// The pool belongs to the process: one test at a time.
-    fn alone() -> MutexGuard<'static, ()> {
-        static ONE: Mutex<()> = Mutex::new(());
-        ONE.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn starts(task: impl FnOnce() + Send + 'static) -> bool {
-        try_submit(Box::new(task)).is_ok()
-    }
-
-    fn until(mut condition: impl FnMut() -> bool) {
-        while !condition() {
-            thread::yield_now();
-        }
-    }
-
-    fn workers() -> usize {
-        let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
-        // A thread may end at any time.
-        let names = tasks.flat_map(|task| fs::read_to_string(task.path().join("comm")));
-        names.filter(|name| name.trim() == "stillpoint-rcu").count()
-    }
-
-    fn is_idle() -> bool {
-        POOL.get().has_idle()
-    }
-
-    #[test]
-    fn tasks_run_at_once_and_leave_one_idle_worker() {
-        const TASKS: usize = 8;
-        static ALL: Barrier = Barrier::new(TASKS + 1);
-        let (_running, _alone) = (deadline(), alone());
-        for _ in 0..20 {
-            assert!((0..TASKS).all(|_| starts(|| _ = ALL.wait())));
-            ALL.wait();
-        }
-        until(|| is_idle() && workers() == 1);
-    }
-
-    #[test]
-    fn submits_that_race_with_finishing_workers_run_each_task_once() {
-        const SUBMITS: usize = 500;
-        static RUNS: AtomicUsize = AtomicUsize::new(0);
-        let (_running, _alone) = (deadline(), alone());
-        thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| (0..SUBMITS).for_each(|_| assert!(starts(|| _ = RUNS.fetch_add(1, Release)))));
-            }
-        });
-        until(|| RUNS.load(Acquire) == 2 * SUBMITS);
-        until(|| is_idle() && workers() == 1);
-        assert_eq!(RUNS.load(Acquire), 2 * SUBMITS);
-    }
+    use support::until::until;
 
     #[test]
     fn idle_worker_runs_the_next_task_after_a_panic() {
         // Of this test alone: the workers of other tests would take the tasks.
         static OWN: PoolState = PoolState::new();
-        static THREADS: Mutex<Vec<thread::ThreadId>> = Mutex::new(Vec::new());
+        static THREADS: Mutex<Vec<std::thread::ThreadId>> = Mutex::new(Vec::new());
         fn task() -> Task {
             Box::new(|| {
-                THREADS.lock().expect("no panic under this lock").push(thread::current().id());
+                THREADS.lock().expect("no panic under this lock").push(std::thread::current().id());
                 panic!("on purpose");
             })
         }
         let _running = deadline();
-        let worker = thread::spawn(|| {
-            run(task());
+        let worker = std::thread::spawn(|| {
             while let Some(task) = OWN.next() {
                 run(task);
             }
         });
-        for _ in 1..10 {
-            until(|| OWN.has_idle());
-            assert!(OWN.assign(task()).is_ok());
+        for _ in 0..10 {
+            until(|| OWN.assign(task()).is_ok());
         }
-        until(|| OWN.has_idle());
+        until(|| THREADS.lock().expect("no panic under this lock").len() == 10);
         assert_eq!(*THREADS.lock().expect("no panic under this lock"), [worker.thread().id(); 10]);
     }
 }
