@@ -129,10 +129,12 @@ impl<'a> StallDetector<'a> {
         let waited = Duration::from_nanos(now().saturating_sub(tried.since.load(Relaxed)));
         let Some(start) = self.start.checked_sub(waited) else { return };
         (self.start, self.next_report) = (start, Duration::from_nanos(tried.report.load(Relaxed)));
-        if waited < self.next_report {
-            self.check(waits_for);
+        let is_due = waited >= self.next_report;
+        let mut check = || self.check(&waits_for);
+        if is_due {
+            call(&mut check)
         } else {
-            call(&mut || self.check(&waits_for));
+            check()
         }
         tried.report.store(self.next_report.as_nanos() as u64, Relaxed);
     }
@@ -152,6 +154,14 @@ impl<'a> StallDetector<'a> {
     /// Updates the longest wait, after a sleep. If a report is due, reports the result of `waits_for`, which is
     /// called with the time waited so far and returns `None` if all readers have just left.
     pub fn check(&mut self, waits_for: impl FnOnce(Duration) -> Option<StalledReaders>) {
+        let Some(waited) = self.is_due() else { return };
+        if let Some(waits_for) = waits_for(waited) {
+            self.report(waited, waits_for);
+        }
+    }
+
+    /// Updates the longest wait. Returns the time waited so far if a report is due.
+    fn is_due(&mut self) -> Option<Duration> {
         let waited = self.start.elapsed();
         let nanoseconds = waited.as_nanos() as u64;
         // Relaxed, here and below: statistics only, and only leaders write them.
@@ -159,10 +169,14 @@ impl<'a> StallDetector<'a> {
             self.counters.longest_wait.store(nanoseconds, Relaxed);
         }
         if waited < self.next_report {
-            return;
+            return None;
         }
         self.next_report = waited.saturating_mul(2);
-        let Some(waits_for) = waits_for(waited) else { return };
+        Some(waited)
+    }
+
+    #[cold]
+    fn report(&self, waited: Duration, waits_for: StalledReaders) {
         // Relaxed: statistics only.
         self.counters.stalls.fetch_add(1, Relaxed);
         let stalled = |thread: u32, count: u64| {

@@ -10,12 +10,11 @@ use core::fmt;
 use core::mem;
 use core::panic::Location;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::sync::{ForkSafe, now};
+use crate::sync::{ForkSafe, complain, now};
 
 /// The number of readers that the default report names.
 const NAMED: usize = 8;
@@ -356,12 +355,11 @@ fn report_by_default(stall: &Stall) {
     let Ok(before) = PRINTED.fetch_update(Relaxed, Relaxed, |printed| count_report(printed, second)) else {
         return;
     };
-    let mut text = format!("stillpoint: {}\n", text.trim_end().replace('\n', "\nstillpoint: "));
+    let mut text = text.trim_end().replace('\n', "\nstillpoint: ");
     if count_report(count_report(before, second).unwrap_or(0), second).is_none() {
-        text += "stillpoint: more stalls of this second are only counted, unless there is a stall hook\n";
+        text += "\nstillpoint: more stalls of this second are only counted, unless there is a stall hook";
     }
-    // Not `eprintln!`, which panics if it cannot write. One call, so that no other output comes in between.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    complain(format_args!("{text}"));
 }
 
 #[cfg(test)]

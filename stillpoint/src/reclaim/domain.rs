@@ -20,7 +20,6 @@ use core::fmt;
 use core::panic::Location;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::{iter, ptr};
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(not(loom))]
 use std::time::Duration;
@@ -38,7 +37,7 @@ use crate::grace_period::engine::{Denied, Engine, GpCookie, Patience};
 use crate::grace_period::stall;
 use crate::readers::any::AnyEngine;
 use crate::readers::sections::reader::Reader;
-use crate::sync::{const_unless_loom, now, private_unless_loom};
+use crate::sync::{complain, const_unless_loom, now, private_unless_loom};
 #[cfg(not(loom))]
 use crate::sync::{spin_loop, yield_now};
 
@@ -356,8 +355,7 @@ fn report_panic(domain: &dyn RawDomain, Panicked { what, name }: Panicked) {
     PANICS.fetch_add(1, Relaxed);
     let site = domain.made_at().map_or(String::new(), |site| format!(", made at {site},"));
     let domain = domain.engine().domain();
-    // Not `eprintln!`, which panics if it cannot write.
-    let _ = writeln!(std::io::stderr(), "stillpoint: {what} in {domain}{site} has panicked: {name}");
+    complain(format_args!("{what} in {domain}{site} has panicked: {name}"));
 }
 
 /// Panics if `operation`, which waits for callbacks of `domain`, would wait for the calling thread.

@@ -14,6 +14,7 @@
 
 pub mod block_on;
 mod cache_padded;
+mod complain;
 pub mod event_count;
 mod fork_safe;
 mod free_stack;
@@ -40,6 +41,7 @@ use core::cell::Cell;
 pub use core::sync::atomic::Ordering;
 
 pub use cache_padded::CachePadded;
+pub(crate) use complain::complain;
 pub(crate) use event_count::EventCount;
 pub use fork_safe::ForkSafe;
 pub(crate) use free_stack::FreeStack;

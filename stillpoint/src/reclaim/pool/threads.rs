@@ -23,11 +23,10 @@ use core::ffi::c_void;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use core::{mem, ptr};
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::state::{PoolState, Task};
-use crate::sync::{ForkSafe, now, try_box};
+use crate::sync::{ForkSafe, complain, now, try_box};
 use crate::sys::pin::is_pinned;
 use crate::sys::scheduling::take_nice_of_main;
 use crate::sys::thread::{self, with_all_blocked};
@@ -154,9 +153,7 @@ pub fn run(task: Task) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(task)) {
         // Its destructor could panic too.
         mem::forget(payload);
-        // Not `eprintln!`, which panics if it cannot write.
-        let _ =
-            writeln!(std::io::stderr(), "stillpoint: a task of the library panicked; its worker continues");
+        complain(format_args!("a task of the library panicked; its worker continues"));
     }
 }
 

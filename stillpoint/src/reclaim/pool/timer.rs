@@ -58,6 +58,10 @@ static TIMER: ForkSafe<Timer> = ForkSafe::new(Timer::new());
 /// Takes a lock for a moment, and may start a thread. The task should not panic: a worker survives that, but can only
 /// report it.
 pub fn submit(task: impl FnOnce() + Send + 'static) -> Submitted {
+    try_box(task).map_or(Submitted::Failed, |task| submit_boxed(task))
+}
+
+fn submit_boxed(task: Task) -> Submitted {
     let Some(busy) = Busy::reserve() else {
         return if may_want_timer() { Submitted::Failed } else { Submitted::Full };
     };
