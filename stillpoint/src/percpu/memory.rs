@@ -137,13 +137,15 @@ fn acquire() -> (Lock, Option<MutexGuard<'static, Lists>>) {
 
 /// Calls `f` with the lists. Returns `None` in a signal handler that has interrupted this (4).
 fn with<R>(f: impl FnOnce(&mut Lists) -> R) -> Option<R> {
-    let (before, guard) = acquire();
-    let result = match (before, guard) {
-        (Lock::Free, Some(mut guard)) => f(&mut guard),
+    let (before, mut guard) = acquire();
+    let lists = match before {
+        Lock::Free => guard.as_mut(),
         // SAFETY: this thread has the lock, and is in no other `f`.
-        (Lock::Forks(_), _) => unsafe { (*HELD.0.get()).as_mut() }.map(|lists| f(lists))?,
-        _ => return None,
+        Lock::Forks(_) => unsafe { (*HELD.0.get()).as_mut() },
+        Lock::Changes => None,
     };
+    let result = f(lists?);
+    drop(guard);
     compiler_fence(SeqCst);
     LOCK.set(before);
     Some(result)

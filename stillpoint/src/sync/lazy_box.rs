@@ -37,6 +37,7 @@ impl<T> LazyBox<T> {
 
     /// [`get_or_make`](Self::get_or_make), or `None` if there is no memory.
     #[cold]
+    #[inline(never)]
     pub fn make_slow(&self, make: fn() -> T) -> Option<&T> {
         let fresh = Box::into_raw(try_box(make()).ok()?);
         // Release: publishes the value; pairs with the Acquire in `get`. Acquire: the value of a faster thread.
