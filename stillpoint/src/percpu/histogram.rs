@@ -61,6 +61,7 @@ impl Histogram {
 
     /// Returns the counts and the sum of all values that were recorded before. They may include some that are being
     /// recorded. The sum includes each value that is counted.
+    #[inline]
     pub fn snapshot(&self) -> Snapshot {
         // In this order: a sum of counts acquires the adds to the sum that precede those to the counts.
         let counts = self.words.sums(FIRST, BUCKETS);
@@ -68,6 +69,7 @@ impl Histogram {
     }
 
     /// Allocates memory now, so that the first [`record`](Self::record) does not.
+    #[inline]
     pub fn prepare(&self) {
         self.words.prepare();
     }
@@ -80,6 +82,7 @@ impl Default for Histogram {
 }
 
 impl fmt::Debug for Histogram {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Histogram").field(&self.snapshot()).finish()
     }
@@ -87,6 +90,7 @@ impl fmt::Debug for Histogram {
 
 impl fmt::Display for Histogram {
     /// That of a [`Snapshot`].
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.snapshot().fmt(f)
     }
@@ -150,6 +154,7 @@ impl BucketHistogram {
     }
 
     /// Returns the counts and the sum, as [`Histogram::snapshot`] does.
+    #[inline]
     pub fn snapshot(&self) -> Snapshot {
         // In this order: as in `Histogram`.
         let counts = self.words.sums(FIRST, self.bounds.len() + 1);
@@ -157,12 +162,14 @@ impl BucketHistogram {
     }
 
     /// Allocates memory now, so that the first [`record`](Self::record) does not.
+    #[inline]
     pub fn prepare(&self) {
         self.words.prepare();
     }
 }
 
 impl fmt::Debug for BucketHistogram {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("BucketHistogram").field(&self.snapshot()).finish()
     }

@@ -23,6 +23,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the number of values, `u64::MAX` if there are more.
+    #[inline]
     pub fn count(&self) -> u64 {
         saturating_sum(&self.counts)
     }
@@ -33,12 +34,14 @@ impl Snapshot {
     }
 
     /// Returns the average of the values, if there are any. It is wrong if their sum wraps around.
+    #[inline]
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.sum as f64 / count as f64)
     }
 
     /// Returns the highest value of the last bucket that has values.
+    #[inline]
     pub fn max(&self) -> Option<u64> {
         self.quantile(1.0)
     }
@@ -61,6 +64,7 @@ impl Snapshot {
     ///
     /// If both have values, and not the same bounds.
     #[track_caller]
+    #[inline]
     pub fn merge(&mut self, other: &Self) {
         if !self.has_bounds_of(other) {
             if self.count() == 0 {
@@ -77,6 +81,7 @@ impl Snapshot {
     /// Iterates over the buckets with values, in ascending order. Yields the lowest and the highest value of a
     /// bucket, and its count. Later snapshots may have more of them: where the set must stay the same, use
     /// [`cumulative`](Self::cumulative).
+    #[inline]
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(|(bucket, &count)| (self.lowest(bucket), self.highest(bucket), count))
@@ -93,6 +98,7 @@ impl Snapshot {
     /// assert_eq!(counts, [(1000, 0), (10_000, 1)]);
     /// ```
     #[doc(alias("prometheus", "le"))]
+    #[inline]
     pub fn cumulative<I: IntoIterator<Item = u64>>(&self, bounds: I) -> impl Iterator<Item = (u64, u64)> {
         bounds.into_iter().map(|bound| {
             let last =
@@ -109,6 +115,7 @@ impl Snapshot {
     ///
     /// If `part` is not between 0 and 1.
     #[track_caller]
+    #[inline]
     pub fn quantile(&self, part: f64) -> Option<u64> {
         assert!((0.0..=1.0).contains(&part), "a part of all values is between 0 and 1, not {part}");
         // In 128 bits the counts of all buckets have a sum.
@@ -142,6 +149,7 @@ impl Snapshot {
     /// If both have values, and not the same bounds.
     #[must_use]
     #[track_caller]
+    #[inline]
     pub fn since(&self, earlier: &Self) -> Self {
         if !self.has_bounds_of(earlier) {
             return self.clone();
@@ -156,6 +164,7 @@ impl Snapshot {
 
     /// Returns whether both have the same bounds. Panics if they do not, and both have values.
     #[track_caller]
+    #[inline]
     fn has_bounds_of(&self, other: &Self) -> bool {
         let same = self.bounds == other.bounds;
         assert!(
@@ -165,6 +174,7 @@ impl Snapshot {
         same
     }
 
+    #[inline]
     fn lowest(&self, bucket: usize) -> u64 {
         match self.bounds {
             Some(bounds) => bucket.checked_sub(1).map_or(0, |below| bounds[below].saturating_add(1)),
@@ -172,6 +182,7 @@ impl Snapshot {
         }
     }
 
+    #[inline]
     fn highest(&self, bucket: usize) -> u64 {
         match self.bounds {
             Some(bounds) => bounds.get(bucket).copied().unwrap_or(u64::MAX),
@@ -181,18 +192,21 @@ impl Snapshot {
 }
 
 impl Default for Snapshot {
+    #[inline]
     fn default() -> Self {
         Self { bounds: None, counts: vec![0; BUCKETS].into(), sum: 0 }
     }
 }
 
 impl fmt::Debug for Snapshot {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.buckets().map(|(low, high, count)| (low..=high, count))).finish()
     }
 }
 
 impl fmt::Display for Snapshot {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} values, sum {}", self.count(), self.sum)?;
         for (separator, part, name) in
