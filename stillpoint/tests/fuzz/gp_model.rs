@@ -34,7 +34,6 @@ struct Deferred {
 #[derive(Debug)]
 pub struct GpModel {
     sections: Sections,
-    renewable: bool,
     last_section: Section,
     now: usize,
     held: [Vec<Section>; THREADS],
@@ -50,7 +49,6 @@ impl GpModel {
     pub fn new(sections: Sections) -> Self {
         Self {
             sections,
-            renewable: sections != Sections::Many,
             last_section: 0,
             now: 0,
             held: Default::default(),
@@ -111,7 +109,7 @@ impl Model for GpModel {
                 self.held[thread].remove(guard % count);
             }
             Op::Renew(_) | Op::Offline(_) => {
-                self.renews[thread] = count == 1 && self.renewable;
+                self.renews[thread] = count == 1 && self.sections != Sections::Many;
                 if self.renews[thread] {
                     self.held[thread].clear();
                 }

@@ -22,27 +22,6 @@ fn wait_modes<D: StaticDomain>() -> [fn(GracePeriod<D>); 5] {
 }
 
 #[test]
-fn cookie_elapses_only_after_open_sections_end() {
-    own!(Own);
-    fn period() -> GracePeriod<Own> {
-        GracePeriod::now_in(Own)
-    }
-    let guard = Own::enter();
-    let readers = period();
-    assert!(!readers.is_elapsed());
-    let writer = waiting_synchronize::<Own>();
-    assert!(!readers.is_elapsed());
-    let late = period();
-    drop(guard);
-    writer.join().expect("the grace period ends");
-    assert!(readers.is_elapsed());
-    // The writer's grace period had begun before.
-    assert!(!late.is_elapsed());
-    Own.synchronize();
-    assert!(late.is_elapsed());
-}
-
-#[test]
 fn taking_a_cookie_starts_no_grace_period() {
     own!(Own);
     let readers = GracePeriod::now_in(Own);

@@ -26,23 +26,6 @@ impl Drop for Bomb {
     }
 }
 
-const WRITERS: usize = 4;
-
-fn updates() -> u64 {
-    repetitions(1000) as u64
-}
-
-/// Returns the value, 0 at first, after each of `WRITERS` threads has called `change` [`updates`] times.
-fn changed_by_threads<F: Flavour>(change: impl Fn(&Rcu<u64, F>, &F::Section) + Sync) -> u64 {
-    let sum = Rcu::new_in(0, F::make());
-    in_threads(WRITERS, |_| {
-        for _ in 0..updates() {
-            sum.domain().within(|section| change(&sum, section));
-        }
-    });
-    sum.into_inner()
-}
-
 #[test]
 fn exchange_compares_identity_not_contents() {
     fn check<F: Flavour>() {
@@ -70,9 +53,12 @@ fn exchange_compares_identity_not_contents() {
 }
 
 #[test]
-fn concurrent_exchanges_are_all_counted() {
+fn concurrent_exchanges_and_updates_are_all_counted() {
     fn check<F: Flavour>() {
-        let sum = changed_by_threads::<F>(|sum, section| {
+        const WRITERS: usize = 4;
+        let updates = repetitions(1000);
+        let sum = Rcu::new_in(0, F::make());
+        let exchange = |section: &_| {
             let mut seen = sum.load(section);
             let mut new = Box::new(0);
             loop {
@@ -82,19 +68,14 @@ fn concurrent_exchanges_are_all_counted() {
                     Err(failed) => (seen, new) = (failed.current, failed.new),
                 }
             }
+        };
+        in_threads(WRITERS, |_| {
+            for _ in 0..updates {
+                sum.domain().within(exchange);
+                sum.domain().within(|section| drop(sum.update_with(section, |sum| sum + 1)));
+            }
         });
-        assert_eq!(sum, WRITERS as u64 * updates());
-    }
-    each_flavour!(check);
-}
-
-#[test]
-fn concurrent_updates_with_a_guard_are_all_counted() {
-    fn check<F: Flavour>() {
-        let sum = changed_by_threads::<F>(|sum, section| {
-            drop(sum.update_with(section, |sum| sum + 1));
-        });
-        assert_eq!(sum, WRITERS as u64 * updates());
+        assert_eq!(sum.into_inner(), 2 * WRITERS * updates);
     }
     each_flavour!(check);
 }
