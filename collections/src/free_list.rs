@@ -1,64 +1,131 @@
-//! Memory of removed entries that a thread has freed, for its next insertions.
+//! Memory of removed entries: a thread retires it in batches, and uses batches of free memory for its insertions.
 //!
-//! A thread frees what it has removed after a grace period, a few entries at a time, in the order of their removal.
-//! The memory then goes to a list of the thread, and insertions take it from there in the same order. So where
-//! entries are removed in the order of their insertion, as in a cache or a table of sessions, neighbours in time stay
-//! neighbours in memory, and the processor fetches the next entry to remove before it is asked for. An allocator
-//! returns last what was freed first, or does not keep the order at all: then each removal of a large table waits for
-//! memory.
+//! A thread collects the entries that it removes, by their size, and *seals* a batch when it is full: it retires the
+//! batch by one call. After the grace period the values of the batch are dropped, and it is a batch of free memory,
+//! which serves as many insertions: those of the thread that runs the callback, or of one that takes the batch from
+//! the *depot*, which all threads share. So an entry costs neither a callback nor the allocator, also where one
+//! thread inserts what another removes, or where the worker of the domain runs what it has found. (Bonwick and Adams,
+//! Magazines and Vmem, 2001.)
+//!
+//! Neighbours in time stay neighbours in memory, so where entries are removed in the order of their insertion, the
+//! processor fetches the next entry to remove before it is asked for.
+//!
+//! Only entries are collected that have no destructor but the library's [list](stillpoint::rcu::known_heap_bytes) of
+//! types that own memory and nothing else. So no code of the program waits for a batch to be full, and none runs, or
+//! panics, where a batch is dropped. Nor are those of a domain that is made at run time, or has hazard pointers, or
+//! of another domain than the others of the batch: they are retired one by one, and freed.
+//!
+//! # Bounds
+//!
+//! - A thread has at most one batch of each size that is not sealed, with less than [`OPEN_BYTES`] of memory, what
+//!   the entries own included. It seals them when it exits.
+//! - It has at most one batch of free memory of each size, and only of sizes that it has allocated: not so the worker
+//!   of a domain. They go to the depot when it exits.
+//! - The depot has at most [`DEPOT_BYTES`]. What has no room is freed.
+//! - Batches that are sealed count towards the limits of the domain, with their bytes and the number of their
+//!   entries.
+//!
+//! The child of a fork has the batches of its only thread, and the depot, unless a thread of the parent had locked
+//! that: no thread waits for the lock, so the child then has none.
 //!
 //! # Invariants
 //!
-//! 1. The memory in the list of `index` was allocated as a `Box` of `(index + 1) * WORD` bytes, aligned to [`WORD`],
-//!    and has no value.
+//! 1. The memory of a batch of `index` was allocated as `Box`es of `(index + 1) * WORD` bytes, aligned to [`WORD`].
+//!    In a batch of free memory it has no values.
 //! 2. Only its thread accesses a list, and calls nothing while it does.
-//! 3. A list has at most [`MOST`] pieces, and no more than insertions of the thread have allocated. So a thread that
-//!    only removes, such as the worker of a domain, keeps none.
+//! 3. A batch belongs to one list, the queue of a domain, or the depot, or to the code that takes it from one to the
+//!    other.
+//!
+//! An entry is unlinked before it comes into a batch, and the batch is sealed later, by the same thread. So the grace
+//! period of the batch begins after all of its entries are unlinked. Batches go from one thread to the next through
+//! the queue and the lock of the depot, which order what the threads do; nothing here needs an ordering of its own.
 
+use core::any::TypeId;
 use core::cell::Cell;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, needs_drop};
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::alloc::{Layout, dealloc};
+use std::sync::Mutex;
+
+use stillpoint::rcu::{DeferOptions, Global};
+
+use crate::sync::Domain;
 
 /// Bytes by which sizes differ.
 const WORD: usize = 8;
 /// Sizes that have a list.
 const SIZES: usize = 16;
-/// Pieces of a list.
-const MOST: u32 = 256;
+/// Entries of a batch: with the rest it has a KiB.
+const ENTRIES: usize = 61;
+/// Bytes above which a batch is sealed before it is full.
+const OPEN_BYTES: usize = 16 << 10;
+/// The most memory in the depot.
+const DEPOT_BYTES: usize = 4 << 20;
 
-/// A free piece.
+/// Memory of a batch.
+#[derive(Clone, Copy)]
 struct Piece {
-    /// The piece that was freed next.
-    next: *mut Piece,
+    memory: *mut (),
+    /// What drops the value, if there is one, and that needs it.
+    drop: Option<unsafe fn(*mut ())>,
 }
 
-/// The free pieces of a size.
+/// Memory of one size.
+struct Batch {
+    next: *mut Batch,
+    index: u32,
+    len: u32,
+    /// Until it is sealed: the bytes, with those that the values own; the domain, and what seals it there.
+    bytes: usize,
+    domain: TypeId,
+    seal: unsafe fn(*mut Batch),
+    pieces: [MaybeUninit<Piece>; ENTRIES],
+}
+
+/// The batches of a size, each of which may be null.
 struct List {
-    first: Cell<*mut Piece>,
-    last: Cell<*mut Piece>,
-    /// How many more may be added.
-    room: Cell<u32>,
-    /// What `room` is when the list is empty.
-    most: Cell<u32>,
+    /// What is removed and not sealed.
+    open: Cell<*mut Batch>,
+    free: Cell<*mut Batch>,
+    /// Whether the thread has allocated memory of the size.
+    is_used: Cell<bool>,
 }
 
-struct Lists([List; SIZES]);
+struct Lists {
+    lists: [List; SIZES],
+    /// An empty batch, or null.
+    spare: Cell<*mut Batch>,
+}
 
 thread_local! {
     static LISTS: Lists = const {
-        Lists(
-            [const {
+        Lists {
+            lists: [const {
                 List {
-                    first: Cell::new(ptr::null_mut()),
-                    last: Cell::new(ptr::null_mut()),
-                    room: Cell::new(0),
-                    most: Cell::new(0),
+                    open: Cell::new(ptr::null_mut()),
+                    free: Cell::new(ptr::null_mut()),
+                    is_used: Cell::new(false),
                 }
             }; SIZES],
-        )
+            spare: Cell::new(ptr::null_mut()),
+        }
     };
 }
+
+/// Free memory for all threads.
+struct Depot {
+    /// Lists of batches.
+    first: [*mut Batch; SIZES],
+    bytes: usize,
+}
+
+// SAFETY: it has the only pointers to its batches (3), of which any thread may use the memory.
+unsafe impl Send for Depot {}
+
+static DEPOT: Mutex<Depot> = Mutex::new(Depot { first: [ptr::null_mut(); SIZES], bytes: 0 });
+/// A bit for each size of which the depot has memory: a hint, changed under the lock.
+static STOCKED: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the list of the memory of values of a type.
 const fn index_of<T>() -> Option<usize> {
@@ -66,7 +133,7 @@ const fn index_of<T>() -> Option<usize> {
     if align_of::<T>() == WORD && words >= 1 && words <= SIZES { Some(words - 1) } else { None }
 }
 
-/// Allocates a value, in the memory of an earlier one if the thread has some.
+/// Allocates a value, in the memory of an earlier one if there is some.
 #[inline(always)]
 pub fn new<T>(value: T) -> Box<T> {
     match take() {
@@ -83,98 +150,287 @@ pub fn new<T>(value: T) -> Box<T> {
 fn take<T>() -> Option<Box<MaybeUninit<T>>> {
     let index = const { index_of::<T>() }?;
     // An error: the thread is exiting.
-    let piece = LISTS.try_with(|lists| lists.0[index].take()).ok()??;
+    let memory = LISTS.try_with(|lists| lists.take(index)).ok()??;
     // SAFETY: (1)
-    Some(unsafe { Box::from_raw(piece.as_ptr().cast()) })
+    Some(unsafe { Box::from_raw(memory.cast()) })
 }
 
-/// Drops a value, and keeps or frees its memory, also if the drop panics.
+/// Has a domain dispose of an entry that owns `heap` bytes and has no destructor of the program: it is dropped, and
+/// its memory kept or freed.
+///
+/// # Safety
+///
+/// As for `Domain::retire_shared`; `entry` comes from a `Box<T>`, and any thread may drop it.
+#[inline(always)]
+pub unsafe fn retire<T, D: Domain>(domain: &D, entry: *mut T, heap: usize) {
+    let drop_fn: unsafe fn(*mut ()) = drop_value::<T>;
+    let piece = Piece { memory: entry.cast(), drop: needs_drop::<T>().then_some(drop_fn) };
+    if let (Some(index), true) = const { (index_of::<T>(), size_of::<(D, D::Hazards)>() == 0) } {
+        // Not inside `try_with`, which would not be inlined. An error: the thread is exiting.
+        if let Ok(lists) = LISTS.try_with(ptr::from_ref) {
+            // SAFETY: the lists of this thread; and the caller's contract.
+            if unsafe { (*lists).add_removed::<D>(index, piece, size_of::<T>() + heap) } {
+                return;
+            }
+        }
+    }
+    let options = DeferOptions::new().heap_bytes(heap).run_on_retiring_thread();
+    // SAFETY: the caller's contract.
+    unsafe { domain.retire_raw_with(piece.memory, size_of::<T>(), drop::<T>, options) };
+}
+
+/// Drops a value, and frees its memory, also if the drop panics.
 ///
 /// # Safety
 ///
 /// `value` comes from a `Box<T>`, and is not used again.
 pub unsafe fn drop<T>(value: *mut ()) {
-    const { assert!(size_of::<T>() != 0, "a `Box` of it has no memory") };
-    let memory = Memory(value.cast::<T>());
     // SAFETY: the caller's contract.
-    unsafe { memory.0.drop_in_place() };
+    _ = unsafe { Box::from_raw(value.cast::<T>()) };
 }
 
-/// The memory of a value that has been dropped.
-struct Memory<T>(*mut T);
-
-impl<T> Drop for Memory<T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        let is_kept = const { index_of::<T>() }.is_some_and(|index| {
-            // SAFETY: (1), as the caller of `drop` gives up the memory.
-            LISTS.try_with(|lists| unsafe { lists.0[index].add(self.0.cast()) }).unwrap_or(false)
-        });
-        if !is_kept {
-            // SAFETY: as above.
-            unsafe { dealloc(self.0.cast(), Layout::new::<T>()) };
-        }
-    }
+/// # Safety
+///
+/// `value` is a `T`, which is not used again.
+unsafe fn drop_value<T>(value: *mut ()) {
+    // SAFETY: the caller's contract.
+    unsafe { value.cast::<T>().drop_in_place() };
 }
 
-impl List {
+impl Batch {
+    fn new() -> *mut Self {
+        let (pieces, domain) = ([const { MaybeUninit::uninit() }; ENTRIES], TypeId::of::<Global>());
+        Box::into_raw(Box::new(Self {
+            next: ptr::null_mut(),
+            index: 0,
+            len: 0,
+            bytes: 0,
+            domain,
+            seal: Self::seal::<Global>,
+            pieces,
+        }))
+    }
+
     #[inline(always)]
-    fn take(&self) -> Option<NonNull<Piece>> {
-        let Some(piece) = NonNull::new(self.first.get()) else {
-            self.will_allocate();
-            return None;
-        };
-        // SAFETY: (2)
-        self.first.set(unsafe { piece.as_ref() }.next);
-        self.room.set(self.room.get() + 1);
-        Some(piece)
+    fn push(&mut self, piece: Piece) {
+        self.pieces[self.len as usize].write(piece);
+        self.len += 1;
     }
 
-    /// Makes room for a piece that the thread allocates.
-    fn will_allocate(&self) {
-        if self.most.get() < MOST {
-            self.most.set(self.most.get() + 1);
-            self.room.set(self.room.get() + 1);
-        }
+    #[inline(always)]
+    fn pop(&mut self) -> Option<Piece> {
+        self.len = self.len.checked_sub(1)?;
+        // SAFETY: written by `push`.
+        Some(unsafe { self.pieces[self.len as usize].assume_init() })
     }
 
-    /// Adds a piece, or returns `false` if there is no room.
+    /// Frees the memory.
     ///
     /// # Safety
     ///
-    /// It is memory of the size of this list (1), and its owner gives it up.
-    #[inline(always)]
-    unsafe fn add(&self, piece: *mut Piece) -> bool {
-        let room = self.room.get();
-        if room == 0 {
-            return false;
-        }
-        self.room.set(room - 1);
-        // SAFETY: the caller's contract; and (2).
-        unsafe {
-            piece.write(Piece { next: ptr::null_mut() });
-            if self.first.get().is_null() {
-                self.first.set(piece);
-            } else {
-                (*self.last.get()).next = piece;
+    /// The caller has the batch (3), and it has no values.
+    unsafe fn free(batch: *mut Self) {
+        // SAFETY: the caller's contract; it comes from `new`.
+        let mut batch = unsafe { Box::from_raw(batch) };
+        while let Some(piece) = batch.pop() {
+            // SAFETY: (1); the alignment is a power of two.
+            unsafe {
+                let layout = Layout::from_size_align_unchecked((batch.index as usize + 1) * WORD, WORD);
+                dealloc(piece.memory.cast(), layout);
             }
         }
-        self.last.set(piece);
-        true
+    }
+
+    /// Retires a batch of removed entries.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the batch (3), which is not empty, and of the domain `D`. That has no size, and a value.
+    #[cold]
+    unsafe fn seal<D: Domain>(batch: *mut Self) {
+        // SAFETY: the caller's contract.
+        let (domain, count, bytes) =
+            unsafe { (NonNull::<D>::dangling().as_ref(), (*batch).len as u8, (*batch).bytes) };
+        let options = DeferOptions::new().run_on_retiring_thread().count(count);
+        // SAFETY: `retire` was called for each of the entries.
+        unsafe { domain.retire_raw_with(batch.cast(), bytes, drop_batch, options) };
+    }
+}
+
+/// Drops the values of a batch, and keeps or frees its memory.
+///
+/// # Safety
+///
+/// `batch` is a [`Batch`] that was sealed, which the caller has (3). Its grace period has ended.
+unsafe fn drop_batch(batch: *mut ()) {
+    let batch = batch.cast::<Batch>();
+    // SAFETY: the caller's contract. The drop functions are of types that own memory and nothing else, so they do not
+    // panic, and use no list.
+    let index = unsafe {
+        for piece in &(&(*batch).pieces)[..(*batch).len as usize] {
+            let Piece { memory, drop } = piece.assume_init();
+            if let Some(drop) = drop {
+                drop(memory);
+            }
+        }
+        (*batch).bytes = 0;
+        (*batch).index as usize
+    };
+    // SAFETY: it is a batch of free memory now.
+    unsafe {
+        if !LISTS.try_with(|lists| lists.keep(index, batch)).unwrap_or(false) {
+            Depot::give(index, batch);
+        }
+    }
+}
+
+impl Depot {
+    /// Takes a batch of free memory, if the depot has one.
+    fn take(index: usize) -> Option<*mut Batch> {
+        let mut depot = DEPOT.try_lock().ok()?;
+        let batch = Some(depot.first[index]).filter(|batch| !batch.is_null())?;
+        // SAFETY: the depot has the batch (3).
+        depot.first[index] = unsafe { (*batch).next };
+        depot.bytes -= Self::bytes(index);
+        if depot.first[index].is_null() {
+            STOCKED.fetch_and(!(1 << index), Relaxed);
+        }
+        Some(batch)
+    }
+
+    /// Adds a batch, or frees it if there is no room.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the batch (3), and it has no values.
+    unsafe fn give(index: usize, batch: *mut Batch) {
+        if let Ok(mut depot) = DEPOT.try_lock() {
+            if depot.bytes + Self::bytes(index) <= DEPOT_BYTES {
+                depot.bytes += Self::bytes(index);
+                // SAFETY: the caller's contract.
+                unsafe { (*batch).next = depot.first[index] };
+                depot.first[index] = batch;
+                STOCKED.fetch_or(1 << index, Relaxed);
+                return;
+            }
+        }
+        // SAFETY: the caller's contract.
+        unsafe { Batch::free(batch) };
+    }
+
+    /// Returns the most that a batch has.
+    const fn bytes(index: usize) -> usize {
+        size_of::<Batch>() + ENTRIES * (index + 1) * WORD
+    }
+}
+
+impl Lists {
+    /// Takes free memory.
+    #[inline(always)]
+    fn take(&self, index: usize) -> Option<*mut ()> {
+        let list = &self.lists[index];
+        // SAFETY: (2), (3); null or a batch.
+        match unsafe { list.free.get().as_mut() }.and_then(Batch::pop) {
+            Some(piece) => Some(piece.memory),
+            None => {
+                list.is_used.set(true);
+                // Relaxed: a hint.
+                if STOCKED.load(Relaxed) & 1 << index != 0 { self.take_slow(index) } else { None }
+            }
+        }
+    }
+
+    #[cold]
+    fn take_slow(&self, index: usize) -> Option<*mut ()> {
+        let list = &self.lists[index];
+        let batch = Depot::take(index)?;
+        self.spare(list.free.replace(batch));
+        // SAFETY: as in `take`.
+        unsafe { (*batch).pop() }.map(|piece| piece.memory)
+    }
+
+    /// Keeps a batch of free memory, or returns `false` if this thread does not need it.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the batch, and gives it up if this returns `true`.
+    unsafe fn keep(&self, index: usize, batch: *mut Batch) -> bool {
+        let list = &self.lists[index];
+        // SAFETY: (2), (3)
+        let has_none = unsafe { list.free.get().as_ref() }.is_none_or(|free| free.len == 0);
+        let is_kept = has_none && list.is_used.get();
+        if is_kept {
+            self.spare(list.free.replace(batch));
+        }
+        is_kept
+    }
+
+    /// Adds a removed entry, and seals the batch if it has enough. Returns `false` if that is of another domain.
+    ///
+    /// # Safety
+    ///
+    /// As for [`retire`], for the memory of the size of this list. `D` has no size.
+    #[inline(always)]
+    unsafe fn add_removed<D: Domain>(&self, index: usize, piece: Piece, bytes: usize) -> bool {
+        let list = &self.lists[index];
+        if list.open.get().is_null() {
+            list.open.set(self.open::<D>(index));
+        }
+        // SAFETY: (2), (3); a batch with `ENTRIES` is sealed.
+        let batch = unsafe { &mut *list.open.get() };
+        let is_of_domain = batch.domain == TypeId::of::<D>();
+        if is_of_domain {
+            batch.push(piece);
+            batch.bytes += bytes;
+            if batch.len as usize == ENTRIES || batch.bytes >= OPEN_BYTES {
+                // SAFETY: the list gives it up.
+                unsafe { Batch::seal::<D>(list.open.replace(ptr::null_mut())) };
+            }
+        }
+        is_of_domain
+    }
+
+    /// Returns an empty batch of a domain.
+    #[cold]
+    fn open<D: Domain>(&self, index: usize) -> *mut Batch {
+        let batch =
+            NonNull::new(self.spare.replace(ptr::null_mut())).map_or_else(Batch::new, NonNull::as_ptr);
+        // SAFETY: (2), (3)
+        unsafe {
+            (*batch).index = index as u32;
+            (*batch).domain = TypeId::of::<D>();
+            (*batch).seal = Batch::seal::<D>;
+        }
+        batch
+    }
+
+    /// Keeps an empty batch, if `batch` is not null.
+    fn spare(&self, batch: *mut Batch) {
+        let unused = if self.spare.get().is_null() { self.spare.replace(batch) } else { batch };
+        if !unused.is_null() {
+            // SAFETY: the caller gives it up.
+            unsafe { Batch::free(unused) };
+        }
     }
 }
 
 impl Drop for Lists {
     fn drop(&mut self) {
-        for (index, list) in self.0.iter().enumerate() {
-            while let Some(piece) = NonNull::new(list.first.get()) {
-                // SAFETY: (1), (2); the alignment is a power of two.
-                unsafe {
-                    list.first.set(piece.as_ref().next);
-                    let layout = Layout::from_size_align_unchecked((index + 1) * WORD, WORD);
-                    dealloc(piece.as_ptr().cast(), layout);
-                }
+        for (index, list) in self.lists.iter().enumerate() {
+            let take = |batch: &Cell<*mut Batch>| {
+                let batch = batch.replace(ptr::null_mut());
+                (!batch.is_null()).then_some(batch)
+            };
+            // SAFETY: (3): the lists give their batches up. An open batch is not empty.
+            unsafe {
+                take(&list.open).into_iter().for_each(|batch| ((*batch).seal)(batch));
+                take(&list.free).into_iter().for_each(|batch| Depot::give(index, batch));
             }
+        }
+        let spare = self.spare.replace(ptr::null_mut());
+        if !spare.is_null() {
+            // SAFETY: as above; it is empty.
+            unsafe { Batch::free(spare) };
         }
     }
 }
@@ -182,81 +438,56 @@ impl Drop for Lists {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
     use std::thread;
 
-    /// Of a size that no other test of this thread uses.
-    type Value = [u64; 5];
-
-    fn give_up(value: Box<Value>) -> usize {
-        let value = Box::into_raw(value);
-        // SAFETY: it comes from a `Box`.
-        unsafe { drop::<Value>(value.cast()) };
-        value.addr()
-    }
-
     #[test]
-    fn memory_is_used_again_in_the_order_of_frees() {
-        thread::spawn(|| {
-            let freed = [new([1; 5]), new([2; 5]), new([3; 5])].map(give_up);
-            let again: [Box<Value>; 3] = [new([4; 5]), new([5; 5]), new([6; 5])];
-            assert_eq!(again.each_ref().map(|value| (&raw const **value).addr()), freed);
-            assert_eq!(again.map(|value| value[4]), [4, 5, 6]);
-        })
-        .join()
-        .expect("no panic");
-    }
-
-    #[test]
-    fn thread_keeps_no_more_than_it_has_allocated_and_no_more_than_the_most() {
-        thread::spawn(|| {
-            let kept = || {
-                LISTS.with(|lists| {
-                    let list = &lists.0[index_of::<Value>().expect("small")];
-                    list.most.get() - list.room.get()
-                })
-            };
-            give_up(Box::new([0; 5]));
-            assert_eq!(kept(), 0);
-            let many: Vec<_> = (0..2 * MOST).map(|_| new([0; 5])).collect();
-            assert_eq!(kept(), 0);
-            for value in many {
-                give_up(value);
-            }
-            assert_eq!(kept(), MOST);
-            let taken = new([0; 5]);
-            assert_eq!(kept(), MOST - 1);
-            give_up(taken);
-            assert_eq!(kept(), MOST);
-        })
-        .join()
-        .expect("no panic");
-    }
-
-    #[test]
-    fn memory_of_a_value_whose_drop_panics_is_kept() {
-        struct Panics(#[expect(dead_code, reason = "a size of its own")] [u64; 6]);
-        impl Drop for Panics {
+    fn values_are_dropped_once_and_their_memory_is_used_again() {
+        static DROPS: AtomicUsize = AtomicUsize::new(0);
+        /// Of a size that no other test uses.
+        struct Counted(#[expect(dead_code, reason = "its size")] [u64; 13]);
+        impl Drop for Counted {
             fn drop(&mut self) {
-                panic!("expected");
+                DROPS.fetch_add(1, Relaxed);
             }
         }
-        let value = Box::into_raw(new(Panics([0; 6])));
-        // SAFETY: it comes from a `Box`.
-        let dropped = std::panic::catch_unwind(|| unsafe { drop::<Panics>(value.cast()) });
-        assert!(dropped.is_err());
-        assert_eq!((&raw const *new([0_u64; 6])).addr(), value.addr());
+        let run = || {
+            let values = [1, 2, 3].map(|at| Box::into_raw(new(Counted([at; 13]))));
+            // SAFETY: they come from boxes.
+            values.iter().for_each(|&value| unsafe { retire(&Global, value, 0) });
+            let batch = LISTS.with(|lists| lists.lists[12].open.replace(ptr::null_mut()));
+            assert_eq!(DROPS.load(Relaxed), 0);
+            // SAFETY: the batch is this thread's, and no other reads its values.
+            unsafe { drop_batch(batch.cast()) };
+            assert_eq!(DROPS.load(Relaxed), 3);
+            let again = [4, 5, 6].map(|at| new(Counted([at; 13])));
+            assert_eq!(
+                again.each_ref().map(|value| (&raw const **value).addr()),
+                [2, 1, 0].map(|at| values[at].addr())
+            );
+        };
+        thread::spawn(run).join().expect("no panic");
+        assert_eq!(DROPS.load(Relaxed), 6);
     }
 
     #[test]
-    fn sizes_without_a_list_are_freed_at_once() {
-        assert_eq!(index_of::<[u64; SIZES]>(), Some(SIZES - 1));
-        assert_eq!(index_of::<[u64; SIZES + 1]>(), None);
-        assert_eq!(index_of::<u32>(), None);
-        let large = Box::into_raw(Box::new([const { String::new() }; 2 * SIZES]));
-        // SAFETY: it comes from a `Box`.
-        unsafe { drop::<[String; 2 * SIZES]>(large.cast()) };
-        let small = Box::into_raw(new(7_u32));
-        // SAFETY: as above.
-        unsafe { drop::<u32>(small.cast()) };
+    fn depot_keeps_no_more_than_its_bytes() {
+        const INDEX: usize = 9;
+        let all = if cfg!(miri) { 10 } else { 2 * DEPOT_BYTES / Depot::bytes(INDEX) };
+        for _ in 0..all {
+            let (batch, memory) = (Batch::new(), Box::into_raw(Box::new([0_u64; INDEX + 1])).cast());
+            // SAFETY: the batch is this thread's.
+            unsafe {
+                (*batch).index = INDEX as u32;
+                (*batch).push(Piece { memory, drop: None });
+                Depot::give(INDEX, batch);
+            }
+            assert!(DEPOT.lock().expect("no panic").bytes <= DEPOT_BYTES);
+        }
+        while let Some(batch) = Depot::take(INDEX) {
+            // SAFETY: as above.
+            unsafe { Batch::free(batch) };
+        }
+        assert_eq!(STOCKED.load(Relaxed) & 1 << INDEX, 0);
     }
 }

@@ -5,6 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use stillpoint::rcu;
 use stillpoint_collections::{CopyMap, HashMap};
@@ -19,11 +20,15 @@ use hashers::Masked;
 struct Watched;
 
 static LIVE: AtomicIsize = AtomicIsize::new(0);
+/// Values of [`HEAP`] bytes.
+static VALUES: AtomicIsize = AtomicIsize::new(0);
 /// All bytes.
 static BYTES: AtomicIsize = AtomicIsize::new(0);
 
 /// The alignment of a bucket.
 const BUCKET: usize = 64;
+/// A size that nothing else has.
+const HEAP: usize = 1237;
 
 // SAFETY: the system's allocator.
 unsafe impl GlobalAlloc for Watched {
@@ -31,6 +36,8 @@ unsafe impl GlobalAlloc for Watched {
         BYTES.fetch_add(layout.size() as isize, Relaxed);
         if layout.align() == BUCKET {
             LIVE.fetch_add(1, Relaxed);
+        } else if layout.size() == HEAP {
+            VALUES.fetch_add(1, Relaxed);
         }
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
@@ -40,6 +47,8 @@ unsafe impl GlobalAlloc for Watched {
         BYTES.fetch_sub(layout.size() as isize, Relaxed);
         if layout.align() == BUCKET {
             LIVE.fetch_sub(1, Relaxed);
+        } else if layout.size() == HEAP {
+            VALUES.fetch_sub(1, Relaxed);
         }
         // SAFETY: the caller's contract, and all memory is the system's.
         unsafe { System.dealloc(pointer, layout) }
@@ -126,6 +135,70 @@ fn replaced_tables_count_towards_the_limits() {
     let map: CopyMap<u64, u64> = CopyMap::with_capacity(5 * BUCKETS);
     let bytes = added(&|_| map.shrink_to_fit()) as usize;
     assert!((128 * BUCKETS..256 * BUCKETS).contains(&bytes), "CopyMap: {bytes}");
+}
+
+/// However many there were, and whether the thread that has removed them continues or exits.
+#[test]
+fn removed_entries_are_freed_but_for_a_bounded_rest() {
+    const MOST: u32 = if cfg!(miri) { 1000 } else { 100_000 };
+    let _alone = ALONE.lock();
+    let map = HashMap::new();
+    let churn = |entries| {
+        for key in 0..entries {
+            map.insert(key, String::with_capacity(HEAP), &rcu::enter());
+            map.remove(&key, &rcu::enter());
+        }
+        rcu::barrier();
+        VALUES.load(Relaxed)
+    };
+    for entries in [1, 1000, MOST] {
+        let before = BYTES.load(Relaxed);
+        let left = thread::scope(|scope| scope.spawn(|| churn(entries)).join().expect("no panic"));
+        assert!(left * HEAP as isize <= 16 << 10, "{left} values of {entries}");
+        rcu::barrier();
+        assert_eq!(VALUES.load(Relaxed), 0, "the thread has exited");
+        let kept = BYTES.load(Relaxed) - before;
+        assert!(kept < 5 << 20, "{kept} bytes");
+    }
+}
+
+/// The child has the last removals of the thread that forks, and perhaps a depot that another has locked.
+#[test]
+#[cfg(all(target_os = "linux", not(stillpoint_portable)))]
+#[cfg_attr(miri, ignore = "it cannot fork")]
+fn entries_come_and_go_in_the_child_of_a_fork() {
+    use std::sync::atomic::AtomicBool;
+
+    let _alone = ALONE.lock();
+    let map = HashMap::new();
+    let churn = |keys: std::ops::Range<u64>| {
+        for key in keys {
+            map.insert(key, key.to_string(), &rcu::enter());
+            map.remove(&key, &rcu::enter());
+        }
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..).take_while(|_| !stop.load(Relaxed)).for_each(|round| churn(round << 9..(round + 1) << 9))
+        });
+        for _ in 0..20 {
+            churn(u64::MAX - 1000..u64::MAX - 10);
+            // SAFETY: the child only uses what works there, and exits.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                churn(u64::MAX - 9000..u64::MAX);
+                rcu::barrier();
+                // SAFETY: as above.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = -1;
+            // SAFETY: it is a child of this process.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0);
+        }
+        stop.store(true, Relaxed);
+    });
 }
 
 /// With so many entries, some of the maps are being resized.

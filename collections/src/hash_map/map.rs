@@ -391,14 +391,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
             // SAFETY: the caller's contract.
             return unsafe { self.tables.domain.retire_shared(entry, self.options) };
         };
-        // It only owns memory, as far as is known of its type.
-        let options = self.options.heap_bytes(bytes).run_on_retiring_thread();
-        // SAFETY: the caller's contract; entries come from a `Box`.
-        unsafe {
-            let entry = entry.as_ptr().cast_mut().cast();
-            let drop = free_list::drop::<Entry<K, V>>;
-            self.tables.domain.retire_raw_with(entry, size_of::<Entry<K, V>>(), drop, options);
-        }
+        // SAFETY: the caller's contract; entries come from a `Box`. It only owns memory.
+        unsafe { free_list::retire(&self.tables.domain, entry.as_ptr().cast_mut(), bytes) };
     }
 }
 

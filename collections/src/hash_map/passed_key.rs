@@ -55,15 +55,16 @@ where
         match self.tables.exchange(hash, observed, Some(new), guard) {
             Ok(new) => {
                 attempts::note_change(&self.turn, hash);
-                let options = match rcu::known_heap_bytes(&old.value) {
-                    Some(bytes) => self.options.heap_bytes(bytes).run_on_retiring_thread(),
-                    None => self.options,
-                };
+                let (domain, heap) = (&self.tables.domain, rcu::known_heap_bytes(&old.value));
+                let old = observed.entry.as_ptr().cast_mut().cast::<Keyless<K, V>>();
                 // SAFETY: the old entry is unlinked. It came from a `Box`, and its key belongs to the new one.
                 unsafe {
-                    let old = observed.entry.as_ptr().cast_mut().cast();
-                    let drop = free_list::drop::<Keyless<K, V>>;
-                    self.tables.domain.retire_raw_with(old, size_of::<Keyless<K, V>>(), drop, options);
+                    if let Some(heap) = heap {
+                        free_list::retire(domain, old, heap);
+                    } else {
+                        let drop = free_list::drop::<Keyless<K, V>>;
+                        domain.retire_raw_with(old.cast(), size_of::<Keyless<K, V>>(), drop, self.options);
+                    }
                 }
                 Ok(new)
             }

@@ -127,7 +127,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     #[track_caller]
     fn call_with<F: FnOnce() + Send + 'static>(&self, f: F, options: DeferOptions) {
         let heap = options.heap(known_of_captures::<F>);
-        self.defer(Callback::call(f, heap));
+        self.defer(Callback::call(f, heap).counted(options.count));
     }
 
     /// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
@@ -238,7 +238,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
         let heap = options.heap(|| Some(0));
         // SAFETY: the caller's contract; callbacks run after a grace period.
         let callback = unsafe { Callback::drop_raw(pointer, bytes, heap, drop_fn, options.local) };
-        self.defer(callback);
+        self.defer(callback.counted(options.count));
     }
 
     /// Runs or hands over what the calling thread has deferred. Returns `true` if any of it is left.
@@ -491,5 +491,5 @@ pub(crate) unsafe fn retire<T: ?Sized + 'static>(
     let heap = options.heap(|| options::known(unsafe { &*value.as_ptr() }));
     // SAFETY: the caller's contract; callbacks run after a grace period.
     let callback = unsafe { Callback::free(value, value.bytes(), heap, options.local) };
-    domain.defer(callback);
+    domain.defer(callback.counted(options.count));
 }

@@ -23,11 +23,18 @@ use core::ptr;
 /// old.retire_with(options);
 /// rcu::barrier();
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct DeferOptions {
     pub(crate) local: bool,
     pub(crate) heap: Heap,
+    pub(crate) count: u8,
+}
+
+impl Default for DeferOptions {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// What the value owns.
@@ -44,7 +51,7 @@ impl DeferOptions {
     /// No options: what the value owns depends on its
     /// [type](crate::rcu::Limits#what-a-value-counts-for).
     pub const fn new() -> Self {
-        Self { local: false, heap: Heap::ByType }
+        Self { local: false, heap: Heap::ByType, count: 1 }
     }
 
     /// Allows the thread that retires the value to run its destructor, in a later call of
@@ -71,6 +78,15 @@ impl DeferOptions {
     /// For what is freed by raw pointers ([`retire_raw_with`](crate::Domain::retire_raw_with)).
     pub const fn unknown_heap_bytes(self) -> Self {
         Self { heap: Heap::Unknown, ..self }
+    }
+
+    /// Counts as `count` values, at most 128: for what frees a batch of them
+    /// ([`retire_raw_with`](crate::Domain::retire_raw_with)).
+    ///
+    /// Data structures that collect what they remove, and retire many nodes by one call, do that for less. The thread
+    /// that retires a batch does what it otherwise does after 64 values, such as running what is ready.
+    pub const fn count(self, count: u8) -> Self {
+        Self { count, ..self }
     }
 
     /// Returns the heap bytes, or `None` if they are unknown. `by_type`: what is known of the type.

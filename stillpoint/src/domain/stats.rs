@@ -78,7 +78,8 @@ impl Stats {
         // First, so that no grace period is counted whose caller is not.
         let grace_periods = engine.completed();
         let (counters, callbacks) = (engine.readers().counters(), &domain.seen_work().callbacks);
-        let backlog = &callbacks.backlog;
+        let (backlog, reported) = (&callbacks.backlog, callbacks.backlog.reported());
+        let protected = domain.hazards().map_or(0, |hazards| hazards.kept_count());
         // Without a thread of the domain that sleeps for readers.
         let tried = backlog.gp_wait().map_or(0, |_| callbacks.tried.age(grace_periods + 1));
         let mut stats = Self {
@@ -93,9 +94,9 @@ impl Stats {
             waits: counters.waits(grace_periods),
             stalls: counters.stalls.load(Relaxed),
             readers: engine.readers().count(),
-            queued: 0,
-            protected: domain.hazards().map_or(0, |hazards| hazards.kept_count()),
-            queued_bytes: backlog.bytes(),
+            queued: reported.count.wrapping_add(protected),
+            protected,
+            queued_bytes: reported.bytes,
             oldest: Duration::ZERO,
             done: backlog.counters.run.load(Relaxed),
             limit_waits: backlog.counters.waits.load(Relaxed),
@@ -104,15 +105,14 @@ impl Stats {
         };
         let now = now();
         for queue in domain.queues() {
-            // In this order, so that no more have completed than were pushed.
-            let completed = queue.completed();
-            stats.queued += queue.tail() - completed;
             let [added, freed] = queue.unreported();
+            stats.queued = stats.queued.wrapping_add(added.count).wrapping_sub(freed.count);
             stats.queued_bytes = stats.queued_bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
             stats.done += freed.count;
             let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
             stats.oldest = stats.oldest.max(Duration::from_nanos(age));
         }
+        stats.queued = at_least_zero(stats.queued);
         stats.queued_bytes = at_least_zero(stats.queued_bytes);
         stats
     }

@@ -100,10 +100,10 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// One callback.
+    /// What a callback counts as.
     #[inline(always)]
     pub fn of(callback: &Callback) -> Self {
-        Self { count: 1, unknown: callback.is_unknown().into(), bytes: callback.bytes() as u64 }
+        Self { count: callback.count(), unknown: callback.is_unknown().into(), bytes: callback.bytes() }
     }
 
     /// What it counts for in a long grace period.
@@ -156,13 +156,16 @@ impl SharedAmount {
         self.bytes.load(Relaxed)
     }
 
-    /// Adds to an amount that only the calling thread changes. Returns the sum.
+    /// Adds to an amount that only the calling thread changes. Returns the sum of the bytes.
     #[inline(always)]
-    pub fn add(&self, amount: Amount) -> Amount {
-        let mut sum = self.get();
-        sum += amount;
-        self.store(sum);
-        sum
+    pub fn add(&self, amount: Amount) -> u64 {
+        if amount.unknown != 0 {
+            self.unknown.store(self.unknown.load(Relaxed) + amount.unknown, Relaxed);
+        }
+        self.count.store(self.count.load(Relaxed) + amount.count, Relaxed);
+        let bytes = self.bytes.load(Relaxed) + amount.bytes;
+        self.bytes.store(bytes, Relaxed);
+        bytes
     }
 
     /// Takes an amount that only the calling thread changes.
@@ -373,9 +376,9 @@ impl Backlog {
         }
     }
 
-    /// Returns the bytes that have been reported and wait, in two's complement.
-    pub fn bytes(&self) -> u64 {
-        self.waiting.bytes()
+    /// Returns what has been reported and waits, in two's complement.
+    pub fn reported(&self) -> Amount {
+        self.waiting.get()
     }
 
     /// Forgets what waits, which the parent runs, and what callers have paid for it.

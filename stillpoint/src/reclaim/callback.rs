@@ -1,4 +1,4 @@
-//! A callback: a deferred call or a deferred free, without its type, in three words.
+//! A callback: a deferred call or a deferred free, without its type, in three words (on 64 bits).
 //!
 //! Each thread also lists here the callbacks that it runs, innermost first. A thread runs more than one where a
 //! callback waits for callbacks of another domain that has no worker thread, and where it defers so much in another
@@ -23,8 +23,9 @@ pub struct Callback {
     /// With [`RAW`], an `unsafe fn(*mut ())` for the pointer in `data`.
     run: Run,
     data: Data,
-    /// The bytes that count towards the limits, and below them the flags from [`UNKNOWN`] to [`VALUE`].
-    bytes_and_flags: usize,
+    /// The bytes that count towards the limits; below them one less than what it counts as, and the flags from
+    /// [`UNKNOWN`] to [`VALUE`].
+    weight_and_flags: u64,
 }
 
 /// A pointer, or a closure of at most that size.
@@ -42,22 +43,22 @@ pub struct Panicked {
 }
 
 /// It may free more than its bytes. Bit 0, as each push counts it.
-const UNKNOWN: usize = 1;
+const UNKNOWN: u64 = 1;
 /// The thread that deferred it may run it.
-const LOCAL: usize = 2;
+const LOCAL: u64 = 2;
 /// It calls a function of the program with a pointer.
-const RAW: usize = 4;
+const RAW: u64 = 4;
 /// It runs no code of the program.
-const FREE_ONLY: usize = 8;
+const FREE_ONLY: u64 = 8;
 /// The pointer in `data` is that of a value, which hazard pointers may protect.
-const VALUE: usize = 16;
-const FLAGS: u32 = 5;
-
+const VALUE: u64 = 16;
+/// Where the count begins, and where the bytes.
+const COUNT: u32 = 5;
+const BYTES: u32 = COUNT + 7;
+/// The most that a callback counts as.
+const MAX_COUNT: u64 = 1 << (BYTES - COUNT);
 /// The most bytes of a callback: the sum over all callbacks that memory has room for does not overflow.
-const MAX_BYTES: usize = {
-    let (most, room) = (1_u64 << 40, usize::MAX >> FLAGS);
-    if room as u64 > most { most as usize } else { room }
-};
+const MAX_BYTES: u64 = 1 << 40;
 
 // SAFETY: made of values that are `Send`, or that the caller allows any thread to use.
 unsafe impl Send for Callback {}
@@ -89,8 +90,8 @@ impl Callback {
             catch(drop, ptr::null(), panicked)
         }
         let data = MaybeUninit::new(value.word().as_ptr());
-        let flags = if mem::needs_drop::<T>() { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
-        Self { run: free::<T>, data, bytes_and_flags: weight(bytes, heap) | flags | VALUE }
+        let flags = if mem::needs_drop::<T>() { u64::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
+        Self { run: free::<T>, data, weight_and_flags: weight(bytes, heap) | flags | VALUE }
     }
 
     /// Calls `drop_fn` with `pointer`; counted as `bytes` and the `heap` bytes, if these are known. `local`: the
@@ -109,8 +110,8 @@ impl Callback {
     ) -> Self {
         // SAFETY: all pointers to functions have the same representation; `run` turns it back.
         let run = unsafe { mem::transmute::<unsafe fn(*mut ()), Run>(drop_fn) };
-        let flags = RAW | VALUE | (usize::from(local) * LOCAL);
-        Self { run, data: MaybeUninit::new(pointer), bytes_and_flags: weight(bytes, heap) | flags }
+        let flags = RAW | VALUE | (u64::from(local) * LOCAL);
+        Self { run, data: MaybeUninit::new(pointer), weight_and_flags: weight(bytes, heap) | flags }
     }
 
     /// Calls `f`; counted as the size of the closure itself and the `heap` bytes, if these are known.
@@ -132,15 +133,15 @@ impl Callback {
         fn call<F: FnOnce()>(f: F) -> Option<fn() -> Panicked> {
             catch(f, ptr::null(), || Panicked { what: "a callback deferred", name: type_name::<F>() })
         }
-        let bytes_and_flags = weight(size_of::<F>(), heap);
+        let weight_and_flags = weight(size_of::<F>(), heap);
         let mut data = Data::uninit();
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<Data>() {
             // SAFETY: `data` has the size and the alignment.
             unsafe { data.as_mut_ptr().cast::<F>().write(f) };
-            return Self { run: call_inline::<F>, data, bytes_and_flags };
+            return Self { run: call_inline::<F>, data, weight_and_flags };
         }
         data.write(Box::into_raw(Box::new(f)).cast());
-        Self { run: call_boxed::<F>, data, bytes_and_flags }
+        Self { run: call_boxed::<F>, data, weight_and_flags }
     }
 
     /// A callback of a model. `frees`: `data` is the pointer of a value.
@@ -151,43 +152,56 @@ impl Callback {
     #[cfg(loom)]
     pub unsafe fn from_parts(run: Run, data: Data, local: bool, frees: bool) -> Self {
         let flags = [(local, LOCAL), (frees, VALUE)];
-        Self { run, data, bytes_and_flags: flags.iter().map(|(set, flag)| usize::from(*set) * flag).sum() }
+        Self { run, data, weight_and_flags: flags.iter().map(|(set, flag)| u64::from(*set) * flag).sum() }
     }
 
     /// Returns the bytes that count towards the limits.
     #[inline(always)]
-    pub fn bytes(&self) -> usize {
-        self.bytes_and_flags >> FLAGS
+    pub fn bytes(&self) -> u64 {
+        self.weight_and_flags >> BYTES
+    }
+
+    /// Returns how many callbacks it counts as.
+    #[inline(always)]
+    pub fn count(&self) -> u64 {
+        (self.weight_and_flags >> COUNT) % MAX_COUNT + 1
+    }
+
+    /// The same callback, which counts as `count`, 1 until now.
+    #[inline(always)]
+    pub fn counted(self, count: u8) -> Self {
+        let more = u64::from(count.saturating_sub(1)).min(MAX_COUNT - 1);
+        Self { weight_and_flags: self.weight_and_flags | more << COUNT, ..self }
     }
 
     /// Returns `true` if it may free more than that.
     #[inline(always)]
     pub fn is_unknown(&self) -> bool {
         const { assert!(UNKNOWN == 1) };
-        self.bytes_and_flags & UNKNOWN != 0
+        self.weight_and_flags & UNKNOWN != 0
     }
 
     /// Returns `true` if it only frees memory, and runs no code of the program.
     pub fn is_free_only(&self) -> bool {
-        self.bytes_and_flags & FREE_ONLY != 0
+        self.weight_and_flags & FREE_ONLY != 0
     }
 
     /// Returns `true` if the thread that deferred it may run it wherever it defers another: it only frees memory, or
     /// the program allows it.
     pub fn may_run_on_owner(&self) -> bool {
-        self.bytes_and_flags & LOCAL != 0
+        self.weight_and_flags & LOCAL != 0
     }
 
     /// Returns the address of the value that it frees, if it is one.
     #[inline(always)]
     pub fn value(&self) -> Option<usize> {
         // SAFETY: made of a pointer.
-        (self.bytes_and_flags & VALUE != 0).then(|| unsafe { self.data.assume_init() }.addr())
+        (self.weight_and_flags & VALUE != 0).then(|| unsafe { self.data.assume_init() }.addr())
     }
 
     /// The same callback for a queue whose owners vary: the worker must run it.
     pub fn for_worker(self) -> Self {
-        Self { bytes_and_flags: self.bytes_and_flags & !LOCAL, ..self }
+        Self { weight_and_flags: self.weight_and_flags & !LOCAL, ..self }
     }
 
     /// Does what was deferred. Returns what has panicked, if anything has.
@@ -197,7 +211,7 @@ impl Callback {
     /// A grace period has ended since the callback was made.
     #[inline]
     pub unsafe fn run(self) -> Option<fn() -> Panicked> {
-        if self.bytes_and_flags & RAW != 0 {
+        if self.weight_and_flags & RAW != 0 {
             // SAFETY: `drop_raw` made it of such a function.
             let drop_fn = unsafe { mem::transmute::<Run, unsafe fn(*mut ())>(self.run) };
             let panicked = || Panicked { what: "a drop function", name: "of a raw pointer" };
@@ -225,9 +239,9 @@ fn catch(f: impl FnOnce(), function: *const (), panicked: fn() -> Panicked) -> O
 
 /// The bytes, in their place above the flags.
 #[inline(always)]
-fn weight(bytes: usize, heap: Option<usize>) -> usize {
+fn weight(bytes: usize, heap: Option<usize>) -> u64 {
     let unknown = if heap.is_none() { UNKNOWN } else { 0 };
-    bytes.saturating_add(heap.unwrap_or(0)).min(MAX_BYTES) << FLAGS | unknown
+    (bytes.saturating_add(heap.unwrap_or(0)) as u64).min(MAX_BYTES) << BYTES | unknown
 }
 
 thread_local! {

@@ -197,7 +197,12 @@ impl CallbackWorker {
         let failures = self.failures.load(Relaxed);
         let timeout = self.backlog.begin_wait(wait);
         let id = domain.engine().id();
-        probe!(throttle_start, id.address(), at_least_zero(self.backlog.bytes()), timeout.as_nanos() as u64);
+        probe!(
+            throttle_start,
+            id.address(),
+            at_least_zero(self.backlog.reported().bytes),
+            timeout.as_nanos() as u64
+        );
         let _expedite = self.expedite();
         #[cfg_attr(loom, expect(unused_variables))]
         let is_provided = self.provide(domain);

@@ -37,6 +37,24 @@ fn raw_pointer_is_dropped_once_and_counts() {
 }
 
 #[test]
+fn batch_counts_as_many_values_until_it_has_run() {
+    own!(Own, DROPS);
+    let guard = Own::enter();
+    let mut all = 0;
+    for (values, counted) in [(0, 1), (1, 1), (2, 2), (62, 62), (128, 128), (200, 128)] {
+        // SAFETY: the counter lives for ever.
+        unsafe { Own.retire_raw_with(pointer(&DROPS), 1 << 20, count, LOCAL.count(values)) };
+        all += counted;
+        assert_eq!(Own.stats().queued, all);
+    }
+    assert_eq!(Own.stats().queued_bytes, 6 << 20);
+    drop(guard);
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 6);
+    assert_eq!([Own.stats().queued, Own.stats().done], [0, all]);
+}
+
+#[test]
 fn raw_pointer_needs_no_allocation() {
     own!(Own, DROPS);
     const COUNT: usize = 10_000;

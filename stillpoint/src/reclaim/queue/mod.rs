@@ -7,7 +7,8 @@
 //!
 //! # State
 //!
-//! A position is a number of callbacks, counted from the first push. The segments are as in the kernel's
+//! A position is a number of callbacks, counted from the first push. (Amounts and limits count one for the values of
+//! a batch as many times as there are.) The segments are as in the kernel's
 //! `rcu_segcblist`.
 //!
 //! ```text
@@ -86,7 +87,7 @@ pub enum PushAction {
     None,
     /// Run [`STEP`] of its ready callbacks.
     ReclaimSome,
-    /// Run ready callbacks, and report to the backlog.
+    /// Run ready callbacks, and report to the backlog: after a block of callbacks, or most that count as many.
     Flush,
 }
 
@@ -117,8 +118,9 @@ struct OwnerSide {
     freed: SharedAmount,
     /// Ready callbacks that the owner has left for its next steps; some may have run since.
     ready: AtomicU64,
-    /// The `tail` at which the owner tries its next grace period.
-    next_gp: AtomicU64,
+    /// What the owner has reported since its last own grace period, and what it must have for the next one.
+    since_gp: AtomicU64,
+    gp_interval: AtomicU64,
     blocks: OwnerBlocks,
 }
 
@@ -144,7 +146,8 @@ impl Queue {
                     added: SharedAmount::new(),
                     freed: SharedAmount::new(),
                     ready: AtomicU64::new(0),
-                    next_gp: AtomicU64::new(0),
+                    since_gp: AtomicU64::new(0),
+                    gp_interval: AtomicU64::new(0),
                     blocks: OwnerBlocks::new(),
                 }),
                 front: CachePadded::new(Front::new()),
@@ -179,7 +182,8 @@ impl Queue {
         let owner = &self.owner;
         // Relaxed, as all loads here: only the owner writes these.
         let tail = owner.tail.load(Relaxed);
-        let bytes = owner.added.add(Amount::of(&callback)).bytes;
+        let amount = Amount::of(&callback);
+        let bytes = owner.added.add(amount);
         if !callback.may_run_on_owner() {
             owner.worker_end.store(tail + 1, Relaxed);
         }
@@ -188,7 +192,7 @@ impl Queue {
         // Release: publishes the callback, and all that the owner did before, such as unpublishing what the callback
         // frees; pairs with the Acquire in `tail`.
         owner.tail.store(tail + 1, Release);
-        if bytes >= FLUSH_BYTES || tail % BLOCK == BLOCK - 1 {
+        if bytes >= FLUSH_BYTES || tail % BLOCK + amount.count >= BLOCK {
             PushAction::Flush
         } else if tail % STEP == STEP - 1 && owner.ready.load(Relaxed) != 0 {
             PushAction::ReclaimSome
@@ -200,7 +204,7 @@ impl Queue {
     /// Returns `true` if the owner should try a grace period of its own.
     pub fn own_gp_is_due(&self) -> bool {
         // Relaxed: only the owner accesses these.
-        self.owner.tail.load(Relaxed) >= self.owner.next_gp.load(Relaxed)
+        self.owner.since_gp.load(Relaxed) >= self.owner.gp_interval.load(Relaxed)
     }
 
     /// The owner has tried a grace period of its own, which took `nanoseconds`. The next one comes when the callbacks
@@ -211,12 +215,16 @@ impl Queue {
         let [least, most] = OWN_GP_INTERVAL;
         let interval = (nanoseconds / OWN_GP_SHARE).clamp(least, most).max(2 * slots);
         // Relaxed: only the owner accesses these.
-        self.owner.next_gp.store(self.owner.tail.load(Relaxed) + interval, Relaxed);
+        self.owner.since_gp.store(0, Relaxed);
+        self.owner.gp_interval.store(interval, Relaxed);
     }
 
     /// For the owner: returns what it has pushed and what it has run since the last call.
     pub fn take_unreported(&self) -> [Amount; 2] {
-        [&self.owner.added, &self.owner.freed].map(SharedAmount::take)
+        let [added, freed] = [&self.owner.added, &self.owner.freed].map(SharedAmount::take);
+        // Relaxed: only the owner accesses it.
+        self.owner.since_gp.store(self.owner.since_gp.load(Relaxed) + added.count, Relaxed);
+        [added, freed]
     }
 
     /// Returns what the owner has pushed and run since the last report. A statistic: the numbers may be of different
@@ -339,8 +347,8 @@ impl Queue {
     /// The calling thread is the only one in the process, as after a fork, and inside none of these methods.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self) {
-        let OwnerSide { tail, worker_end, ready, next_gp, blocks, .. } = &*self.owner;
-        [tail, worker_end, ready, next_gp].iter().for_each(|position| position.store(0, Relaxed));
+        let OwnerSide { tail, worker_end, ready, gp_interval, blocks, .. } = &*self.owner;
+        [tail, worker_end, ready, gp_interval].iter().for_each(|position| position.store(0, Relaxed));
         self.take_unreported();
         // SAFETY: the caller's contract.
         unsafe {
