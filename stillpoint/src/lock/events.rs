@@ -1,4 +1,4 @@
-//! Events in locks: the probes, and what the models count.
+//! Events in locks: the probes.
 
 use crate::probes::probe;
 
@@ -33,16 +33,4 @@ pub fn wait_ends(lock: usize, wait: Wait, acquired: bool, queue: impl FnOnce() -
 #[inline(always)]
 pub fn handover(lock: usize) {
     probe!(lock_handover, lock);
-}
-
-/// What the models count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// A head parks.
-    HeadParks,
-    /// A heavy fence of a writer that found the gate of a reader-writer lock open, or is about to sleep for its
-    /// readers.
-    WriterFence,
-    /// A reader wakes a writer.
-    WriterWakeup,
 }

@@ -145,7 +145,6 @@ pub mod lab {
 /// The parts that the models in `tests/loom/lock.rs` check.
 #[cfg(loom)]
 pub mod model {
-    pub use super::events::Event;
     pub use super::mutex::raw::Raw;
     pub use super::nodes::{ABANDONED, CAPACITY, DEAD, HEAD, IDLE, table};
     pub use super::policy::Policy;

@@ -1,7 +1,5 @@
 //! The mechanisms and constants of the lock, as a type: disabled mechanisms have no code.
 
-use super::events::Event;
-
 /// Nanoseconds that a thread spins before it queues, and the head before it parks.
 pub const SPIN_NS: u32 = 6_000;
 /// Pauses of a thread that spins, before they double.
@@ -48,9 +46,9 @@ pub trait Policy: Send + Sync + 'static {
     /// fence, which is measured.
     const OPEN_AFTER: Option<u32> = None;
 
-    /// Counts an event, in the models.
+    /// Tells a model that the head parks.
     #[inline(always)]
-    fn count(_event: Event) {}
+    fn head_parks() {}
 }
 
 /// The policy of [`RawMutex`](super::RawMutex).

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use stillpoint::lock::model::{CAPACITY, Event, Policy, Raw, table};
+use stillpoint::lock::model::{CAPACITY, Policy, Raw, table};
 use stillpoint::sync::model::set_now;
 use support::model::*;
 
@@ -86,10 +86,8 @@ impl Policy for HeadsReserve {
     const RESERVE_NS: u64 = u64::MAX;
     const BYPASS: bool = false;
 
-    fn count(event: Event) {
-        if event == Event::HeadParks {
-            PARKS.fetch_add(1, Relaxed);
-        }
+    fn head_parks() {
+        PARKS.fetch_add(1, Relaxed);
     }
 }
 

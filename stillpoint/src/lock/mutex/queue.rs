@@ -31,7 +31,6 @@
 //! head for a quantum, it sets `PENDING`, and only B takes the lock then.
 //!
 use super::word::{LOCKED, LockWord, PARKED, PENDING, flags, head, tail, with_queue, with_rest};
-use crate::lock::events::Event;
 use crate::lock::nodes::{
     ABANDONED, ABANDONED_EXITED, HEAD, HEAD_PARKED, IDLE, Node, UNLINKING, WAITING, WAITING_PARKED, table,
 };
@@ -192,7 +191,7 @@ impl<P: Policy> WaitQueue<'_, P> {
             node.state.store(HEAD, Relaxed);
             return false;
         }
-        P::count(Event::HeadParks);
+        P::head_parks();
         self.sleep_as_head(node, until)
     }
 

@@ -10,7 +10,7 @@ use super::gate::{
     RawRw, SHUT, SLEEPERS, Timeout, UNLOCKS, WORD,
 };
 use super::opening::{allocates, opens};
-use crate::lock::events::{self, Event, Wait};
+use crate::lock::events::{self, Wait};
 use crate::lock::policy::{GATE_YIELDS, Policy};
 use crate::lock::spin::{Spin, Yields};
 use crate::lock::waiter;
@@ -245,7 +245,6 @@ impl<P: Policy> RawRw<P> {
         // Release: publishes the unlock; pairs with the Acquire of the swap in `sleep`.
         if self.awaited.fetch_sub(1, Release) == 1 {
             events::handover(self.address());
-            P::count(Event::WriterWakeup);
             step!("writer-not-woken", self.awaited.wake(1));
         }
     }

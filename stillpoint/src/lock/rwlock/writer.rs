@@ -11,7 +11,7 @@ use super::gate::{
     SLEEPERS, SOLO, Timeout, WAITERS, WORD,
 };
 use super::opening::{fence_took, gate_was_shut};
-use crate::lock::events::{self, Event, Wait};
+use crate::lock::events::{self, Wait};
 use crate::lock::policy::{GATE_YIELDS, Policy};
 use crate::lock::spin::{Spin, Yields};
 use crate::lock::waiter;
@@ -390,7 +390,6 @@ struct Shutting<'a, P: Policy> {
 
 impl<P: Policy> Shutting<'_, P> {
     fn fence(&mut self) {
-        P::count(Event::WriterFence);
         let begin = now();
         fence::heavy();
         fence_took(now().saturating_sub(begin));
