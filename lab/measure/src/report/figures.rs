@@ -157,7 +157,11 @@ impl Figure {
             }
             _ => {
                 let why = lacks_cpus.unwrap_or_else(|| self.missing(document));
-                ([self.title, NOT_MEASURED, "", "", "", &why].map(str::to_owned), Vec::new())
+                let pairs = self.wanted.split(", ").filter_map(|pair| pair.split_once('='));
+                let fill = |title: String, (name, value)| title.replace(&format!("{{{name}}}"), value);
+                let title =
+                    pairs.fold(self.title.to_owned(), fill).replace(" max threads", " the most threads");
+                ([&title, NOT_MEASURED, "", "", "", &why].map(str::to_owned), Vec::new())
             }
         };
         let targets = self.targets.iter().map(|&(system, bound)| self.target(document, system, bound));
@@ -311,5 +315,6 @@ mod tests {
         let lines = all_lines(&document(&[("peer", &[1.0])]));
         assert_eq!((&*lines[0].cells[1], &*lines[0].cells[5]), ("not measured", "no such cell in `read`"));
         assert!(lines.last().is_some_and(|line| line.cells[5] == "`programs` was not run"));
+        assert!(lines.iter().all(|line| !line.cells[0].contains('{')), "{lines:?}");
     }
 }

@@ -30,7 +30,7 @@ use summary::Summary;
 /// Measure this machine and write a summary and the raw results.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Ten minutes of measurements instead of thirty-two.
+    /// Ten minutes of measurements instead of half an hour.
     #[arg(long)]
     quick: bool,
     /// Only these parts, in this order.
