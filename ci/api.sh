@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ci/api.sh DIR: lists the public API of each published package, as in ci/api/. The toolchain is RUSTUP_TOOLCHAIN, a
 # nightly. Of implementations of traits only the types are listed: what functions and constants they have, the trait
-# says.
+# says. One line has all traits that a type implements with the same bounds. What has two paths is listed once.
 set -euo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -13,7 +13,18 @@ list() {
     awk '
         /^(unsafe )?impl/ { type = match($0, /^(unsafe )?impl.* for /) ? substr($0, RLENGTH + 1) : ""; sub(/ where .*/, "", type) }
         type == "" || !/^pub (const |unsafe |extern "C" )*(fn|const) / || !index($0, " " type "::")
-    ' "$out/all" >"$out/$1.txt"
+    ' "$out/all" | awk '
+        seen[$0]++ { next }
+        /^(unsafe )?impl/ && match($0, / [^ ]+ for /) {
+            trait = substr($0, RSTART, RLENGTH - length(" for "))
+            key = substr($0, 1, RSTART - 1) SUBSEP substr($0, RSTART + length(trait))
+            if (key in traits) { traits[key] = traits[key] " +" trait; next }
+            traits[key] = trait
+            $0 = key
+        }
+        { lines[++count] = $0 }
+        END { for (i = 1; i <= count; i++) { sub(SUBSEP, traits[lines[i]], lines[i]); print lines[i] } }
+    ' >"$out/$1.txt"
 }
 list stillpoint stillpoint/Cargo.toml metrics,statistics-page,tracing
 list stillpoint-collections collections/Cargo.toml ""
