@@ -18,8 +18,8 @@ used='' server='' client=''
 busy=() helpers=()
 declare -A needs=()
 cleanup() {
-    end_helpers
-    end_busy
+    end helpers
+    end busy
     [[ ! $client ]] || kill "$client" 2>/dev/null || true
     [[ ! $server ]] || stop || true
     rm -rf "$scratch"
@@ -28,17 +28,13 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-end_helpers() {
-    ((${#helpers[@]})) || return 0
-    kill "${helpers[@]}" 2>/dev/null || true
-    wait "${helpers[@]}" 2>/dev/null || true
-    helpers=()
-}
-end_busy() {
-    ((${#busy[@]})) || return 0
-    kill "${busy[@]}" 2>/dev/null || true
-    wait "${busy[@]}" 2>/dev/null || true
-    busy=()
+# end busy|helpers: ends these processes.
+end() {
+    local -n processes=$1
+    ((${#processes[@]})) || return 0
+    kill "${processes[@]}" 2>/dev/null || true
+    wait "${processes[@]}" 2>/dev/null || true
+    processes=()
 }
 
 # client COMMAND...: runs it. It does not outlive the script.
@@ -154,7 +150,7 @@ measure() {
                 for ((i = 0; i < cpus; i++)); do (while :; do :; done) & busy+=($!); done
             fi
             for factor in ${FACTORS:-1 4 32}; do cell "$program" $((factor * cpus)) "$load"; done
-            end_busy
+            end busy
         done
     done
 }

@@ -85,7 +85,7 @@ serve() {
     cpu=$(server_seconds)
     updates=$(($(serials) - updates)) || return
     peak=$(server_peak)
-    end_helpers
+    end helpers
     stop || return
     if [[ -s $scratch/refused ]] || ((updates <= 0)); then
         { echo "$updates updates"; cat "$scratch/refused"; } >"$scratch/output"
