@@ -4,14 +4,14 @@ use std::fs;
 use std::hint::spin_loop;
 use std::io;
 use std::ptr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stillpoint::fence;
 
 use crate::controls::Controls;
 use crate::cpus::{Meter as _, Spinners, most};
 use crate::machine::{Machine, cpu_list};
-use crate::{crew, units};
+use crate::{crew, pin, units};
 
 /// Commands of `membarrier(2)`, by bit of its query.
 const COMMANDS: [&str; 9] = [
@@ -71,7 +71,8 @@ pub fn facts() -> anyhow::Result<Vec<(&'static str, String)>> {
     line("percpu", stillpoint::percpu::report().to_string());
     line("fence", chosen.to_string());
     line("  choosing", units::duration(choosing.as_nanos() as f64));
-    line("  heavy()", heavy()?);
+    let [alone, beside] = heavy(None)?.map(units::duration);
+    line("  heavy()", format!("{alone} alone, {beside} beside a running thread"));
     Ok(facts)
 }
 
@@ -139,38 +140,46 @@ fn rseq() -> String {
     }
 }
 
-/// Returns the cost of a heavy fence, alone and beside a running thread.
-fn heavy() -> anyhow::Result<String> {
-    let alone = median_call();
+/// Returns the nanoseconds of a heavy fence: alone, and beside a thread that runs, on `cpu` if one is given.
+///
+/// # Errors
+///
+/// Returns an error if the thread cannot be started or bound.
+pub fn heavy(cpu: Option<usize>) -> anyhow::Result<[f64; 2]> {
+    let alone = median(16, fence::heavy);
     let controls = Controls::default();
     let beside = controls.scope(|scope| {
-        crew::spawn(scope, || {
+        let thread = crew::spawn(scope, || {
+            let bound = cpu.map_or(Ok(()), pin::to);
             controls.ready.arrive();
             while !controls.background_must_stop() {
                 fence::light();
                 spin_loop();
             }
+            bound
         })?;
         controls.ready.wait_for(1);
-        Ok(median_call())
+        let beside = median(16, fence::heavy);
+        controls.release();
+        crew::join(thread)??;
+        Ok(beside)
     })?;
-    Ok(format!("{} alone, {} beside a running thread", units::duration(alone), units::duration(beside)))
+    Ok([alone, beside])
 }
 
-/// Calls timed together, because reading the clock costs as much as a cheap fence.
-const BATCH: u32 = 16;
+/// Batches of which [`median`] is the median.
+pub const BATCHES: usize = 41;
 
-/// Returns the nanoseconds of a call: the median of as many batches as fit in 50 ms.
-fn median_call() -> f64 {
-    let begin = Instant::now();
-    let mut costs = Vec::new();
-    while begin.elapsed() < Duration::from_millis(50) || costs.is_empty() {
+/// Returns the nanoseconds of a call of `f`: the median of batches of `calls` calls, because reading the clock costs as
+/// much as a cheap one.
+pub fn median(calls: u32, mut f: impl FnMut()) -> f64 {
+    let mut costs = [0.0; BATCHES].map(|_: f64| {
         let start = Instant::now();
-        for _ in 0..BATCH {
-            fence::heavy();
+        for _ in 0..calls {
+            f();
         }
-        costs.push(start.elapsed().as_nanos() as f64 / f64::from(BATCH));
-    }
+        start.elapsed().as_nanos() as f64 / f64::from(calls)
+    });
     costs.sort_by(f64::total_cmp);
-    costs[costs.len() / 2]
+    costs[BATCHES / 2]
 }

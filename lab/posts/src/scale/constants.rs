@@ -3,17 +3,15 @@
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread::{self, Thread};
-use std::time::Instant;
 
 use anyhow::bail;
-use stillpoint::{fence, rcu};
+use stillpoint::rcu;
 
 use super::model::Counts;
-use harness::controls::Controls;
 use harness::crew;
 use harness::pin;
+use harness::probe::{self, BATCHES, median};
 use harness::report::Grid;
-use harness::stats::Summary;
 use harness::units::duration;
 
 /// Costs that are given, in nanoseconds, in place of measured ones.
@@ -47,8 +45,6 @@ pub(super) struct Constants {
 
 /// Readers of the scan that is measured.
 const READERS: usize = 100_000;
-/// Each value is the median of so many batches.
-const BATCHES: usize = 41;
 
 impl Constants {
     /// Measures what is not given.
@@ -61,11 +57,9 @@ impl Constants {
         // CPUs with neighbouring numbers may be hardware threads of one core.
         let [first, .., other] = cpus[..] else { bail!("this takes two CPUs") };
         pin::to(first)?;
-        let fence = given.fence.unwrap_or_else(fence_alone);
-        let first_interrupt = match given.first_interrupt {
-            Some(given) => given,
-            None => (fence_beside(other)? - fence_alone()).max(0.0),
-        };
+        let [alone, beside] = probe::heavy(Some(other))?;
+        let fence = given.fence.unwrap_or(alone);
+        let first_interrupt = given.first_interrupt.unwrap_or((beside - alone).max(0.0));
         let (measured, wakeup) = (miss(other)?, wakeup(other)?);
         let miss = given.miss.unwrap_or(measured);
         // Last: the readers stay.
@@ -121,41 +115,6 @@ impl Constants {
         let rows = rows.map(|(name, cost)| vec![name.to_owned(), duration(cost)]);
         Grid::new("Constants", &["", "cost"], rows.into())
     }
-}
-
-/// Returns the median time of a call of `f`, in nanoseconds.
-fn median(calls: u32, mut f: impl FnMut()) -> f64 {
-    let batch = |_| {
-        let start = Instant::now();
-        for _ in 0..calls {
-            f();
-        }
-        start.elapsed().as_nanos() as f64 / f64::from(calls)
-    };
-    Summary::of((0..BATCHES).map(batch).collect()).map_or(0.0, |summary| summary.median)
-}
-
-fn fence_alone() -> f64 {
-    median(16, fence::heavy)
-}
-
-/// Returns the time of a fence beside a thread that runs on the other CPU.
-fn fence_beside(other: usize) -> anyhow::Result<f64> {
-    let controls = Controls::default();
-    let body = || {
-        let bound = pin::to(other);
-        controls.ready.arrive();
-        while !controls.background_must_stop() {
-            fence::light();
-            spin_loop();
-        }
-        bound
-    };
-    controls.scope(|scope| {
-        crew::spawn(scope, body)?;
-        controls.ready.wait_for(1);
-        Ok(median(16, fence::heavy))
-    })
 }
 
 /// Returns the time of a grace period without threads that run.
