@@ -90,20 +90,6 @@ fn guard_may_be_dropped_by_another_thread() {
 }
 
 #[test]
-fn last_owner_may_free_the_lock_at_once() {
-    let _running = deadline();
-    for _ in 0..repetitions(2_000) {
-        let lock = Arc::new(Mutex::new(()));
-        let threads = [0; 3].map(|_| {
-            let lock = lock.clone();
-            thread::spawn(move || drop(lock.lock()))
-        });
-        drop(lock);
-        threads.into_iter().for_each(|thread| thread.join().expect("no crash"));
-    }
-}
-
-#[test]
 fn thread_local_destructor_may_lock() {
     thread_local! {
         static LATE: Cell<Option<Late>> = const { Cell::new(None) };

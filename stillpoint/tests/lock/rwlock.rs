@@ -25,33 +25,6 @@ fn with_each_gate<T: Clone>(value: T, f: impl Fn(RwLock<T>)) {
     f(opened(value));
 }
 
-#[test]
-fn writers_exclude_readers_and_each_other() {
-    let _running = deadline();
-    // From hardly any writes to mostly writes.
-    for one_in in [1, 2, 10, 100] {
-        let (total, writes) = (RwLock::new((0_usize, 0_usize)), AtomicUsize::new(0));
-        in_threads(THREADS, |i| {
-            for n in 0..repetitions(4_000) {
-                let pause = || (0..n % 32).for_each(|_| std::hint::spin_loop());
-                if (n + i) % one_in == 0 {
-                    let mut total = total.write();
-                    total.0 += 1;
-                    pause();
-                    total.1 += 1;
-                    writes.fetch_add(1, Relaxed);
-                } else {
-                    let total = total.read();
-                    let before = total.0;
-                    pause();
-                    assert_eq!((total.0, total.1), (before, before), "written during a read");
-                }
-            }
-        });
-        assert_eq!(total.into_inner().1, writes.into_inner());
-    }
-}
-
 /// Refutes: drained-lock-counts-as-held
 #[test]
 fn writer_that_waits_for_readers_does_not_hold_the_lock() {
