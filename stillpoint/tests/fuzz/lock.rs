@@ -12,18 +12,23 @@ use proptest::prelude::*;
 use stillpoint::lock::{Condvar, Mutex, RawMutex};
 
 const LOCKS: usize = 2;
-const SHORT: Duration = Duration::from_micros(300);
-const LONG: Duration = Duration::from_secs(3600);
+pub const SHORT: Duration = Duration::from_micros(300);
+pub const LONG: Duration = Duration::from_secs(3600);
 
 /// How long a thread waits for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
+pub enum Patience {
     Forever,
     /// With a time limit that is not reached.
     Long,
     /// With a time limit that is.
     Short,
     None,
+}
+
+pub fn patience() -> impl Strategy<Value = Patience> {
+    use Patience::*;
+    prop_oneof![4 => Just(Forever), 2 => Just(Long), 2 => Just(Short), 2 => Just(None)]
 }
 
 #[derive(Debug, Clone)]
@@ -48,14 +53,8 @@ enum Op {
 fn ops() -> impl Strategy<Value = Op> {
     use Op::*;
     let lock = 0..LOCKS;
-    let patience = prop_oneof![
-        2 => Just(Patience::Forever),
-        1 => Just(Patience::Long),
-        1 => Just(Patience::Short),
-        1 => Just(Patience::None),
-    ];
     prop_oneof![
-        10 => (lock.clone(), patience).prop_map(|(lock, patience)| Lock(lock, patience)),
+        10 => (lock.clone(), patience()).prop_map(|(lock, patience)| Lock(lock, patience)),
         8 => (lock.clone(), any::<bool>()).prop_map(|(lock, fair)| Unlock { lock, fair }),
         2 => lock.prop_map(Bump),
         3 => Just(Put),
@@ -172,7 +171,7 @@ impl Drop for Held<'_> {
 
 /// Whether the operation succeeded.
 #[derive(Debug)]
-struct Seen(bool);
+pub struct Seen(pub bool);
 
 /// Returns `true` if a thread that holds these locks may take another one: if it waits, in ascending order only.
 fn may_lock(has: [bool; LOCKS], lock: usize, patience: Patience) -> bool {

@@ -2,8 +2,9 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::lock::{LONG, Patience, SHORT, Seen, patience};
 use crate::program::{Expect, How, Model, System, THREADS, holds, is_found};
 use lock_api::{
     RawRwLock as _, RawRwLockDowngrade, RawRwLockFair, RawRwLockRecursive, RawRwLockRecursiveTimed,
@@ -11,9 +12,6 @@ use lock_api::{
 };
 use proptest::prelude::*;
 use stillpoint::lock::RawRwLock;
-
-const SHORT: Duration = Duration::from_micros(300);
-const LONG: Duration = Duration::from_secs(3600);
 
 /// How a thread holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,22 +21,11 @@ enum Mode {
     Write,
 }
 
-/// How long a thread waits for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    Forever,
-    /// With a time limit that is not reached.
-    Long,
-    /// With a time limit that is.
-    Short,
-    Never,
-}
-
 #[derive(Debug, Clone)]
 enum Op {
-    Lock(Mode, Wait),
+    Lock(Mode, Patience),
     /// Makes an upgradable read a write.
-    Upgrade(Wait),
+    Upgrade(Patience),
     /// Makes a write, or an upgradable read, the other one of these or a read.
     Downgrade(Mode),
     Unlock {
@@ -51,13 +38,9 @@ enum Op {
 fn ops() -> impl Strategy<Value = Op> {
     use Mode::*;
     let mode = prop_oneof![3 => Just(Read), 1 => Just(Upgradable), 2 => Just(Write)];
-    let wait = || {
-        use Wait::*;
-        prop_oneof![4 => Just(Forever), 2 => Just(Long), 2 => Just(Short), 2 => Just(Never)]
-    };
     prop_oneof![
-        9 => (mode, wait()).prop_map(|(mode, wait)| Op::Lock(mode, wait)),
-        3 => wait().prop_map(Op::Upgrade),
+        9 => (mode, patience()).prop_map(|(mode, wait)| Op::Lock(mode, wait)),
+        3 => patience().prop_map(Op::Upgrade),
         2 => prop_oneof![Just(Read), Just(Upgradable)].prop_map(Op::Downgrade),
         6 => any::<bool>().prop_map(|fair| Op::Unlock { fair }),
         1 => Just(Op::ReadOften),
@@ -135,19 +118,21 @@ impl TestState {
         }
     }
 
-    fn lock(&self, mode: Mode, wait: Wait) -> bool {
+    fn lock(&self, mode: Mode, wait: Patience) -> bool {
         let lock = &self.lock;
         let until = || Instant::now() + SHORT;
         match (mode, wait) {
-            (Mode::Read, Wait::Forever) if self.recursive => lock.lock_shared_recursive(),
-            (Mode::Read, Wait::Long) if self.recursive => return lock.try_lock_shared_recursive_for(LONG),
-            (Mode::Read, Wait::Short) if self.recursive => {
+            (Mode::Read, Patience::Forever) if self.recursive => lock.lock_shared_recursive(),
+            (Mode::Read, Patience::Long) if self.recursive => {
+                return lock.try_lock_shared_recursive_for(LONG);
+            }
+            (Mode::Read, Patience::Short) if self.recursive => {
                 return lock.try_lock_shared_recursive_until(until());
             }
-            (Mode::Read, Wait::Forever) => lock.lock_shared(),
-            (Mode::Read, Wait::Long) => return lock.try_lock_shared_for(LONG),
-            (Mode::Read, Wait::Short) => return lock.try_lock_shared_until(until()),
-            (Mode::Read, Wait::Never) => {
+            (Mode::Read, Patience::Forever) => lock.lock_shared(),
+            (Mode::Read, Patience::Long) => return lock.try_lock_shared_for(LONG),
+            (Mode::Read, Patience::Short) => return lock.try_lock_shared_until(until()),
+            (Mode::Read, Patience::None) => {
                 let got =
                     if self.recursive { lock.try_lock_shared_recursive() } else { lock.try_lock_shared() };
                 if !got && self.broken == Broken::ReadsAnyway {
@@ -156,15 +141,15 @@ impl TestState {
                 }
                 return got;
             }
-            (Mode::Upgradable, Wait::Forever) => lock.lock_upgradable(),
-            (Mode::Upgradable, Wait::Long) => return lock.try_lock_upgradable_for(LONG),
-            (Mode::Upgradable, Wait::Short) => return lock.try_lock_upgradable_until(until()),
-            (Mode::Upgradable, Wait::Never) => return lock.try_lock_upgradable(),
-            (Mode::Write, Wait::Forever) => lock.lock_exclusive(),
-            (Mode::Write, Wait::Long) => return lock.try_lock_exclusive_for(LONG),
-            (Mode::Write, Wait::Short) => return lock.try_lock_exclusive_until(until()),
-            (Mode::Write, Wait::Never) if self.broken == Broken::WritesNever => return false,
-            (Mode::Write, Wait::Never) => return lock.try_lock_exclusive(),
+            (Mode::Upgradable, Patience::Forever) => lock.lock_upgradable(),
+            (Mode::Upgradable, Patience::Long) => return lock.try_lock_upgradable_for(LONG),
+            (Mode::Upgradable, Patience::Short) => return lock.try_lock_upgradable_until(until()),
+            (Mode::Upgradable, Patience::None) => return lock.try_lock_upgradable(),
+            (Mode::Write, Patience::Forever) => lock.lock_exclusive(),
+            (Mode::Write, Patience::Long) => return lock.try_lock_exclusive_for(LONG),
+            (Mode::Write, Patience::Short) => return lock.try_lock_exclusive_until(until()),
+            (Mode::Write, Patience::None) if self.broken == Broken::WritesNever => return false,
+            (Mode::Write, Patience::None) => return lock.try_lock_exclusive(),
         }
         true
     }
@@ -172,17 +157,17 @@ impl TestState {
     /// # Safety
     ///
     /// The calling thread holds the lock for an upgradable read.
-    unsafe fn upgrade(&self, wait: Wait) -> bool {
+    unsafe fn upgrade(&self, wait: Patience) -> bool {
         // SAFETY: the caller's contract.
         unsafe {
             match wait {
-                Wait::Forever => {
+                Patience::Forever => {
                     self.lock.upgrade();
                     true
                 }
-                Wait::Long => self.lock.try_upgrade_for(LONG),
-                Wait::Short => self.lock.try_upgrade_until(Instant::now() + SHORT),
-                Wait::Never => self.lock.try_upgrade(),
+                Patience::Long => self.lock.try_upgrade_for(LONG),
+                Patience::Short => self.lock.try_upgrade_until(Instant::now() + SHORT),
+                Patience::None => self.lock.try_upgrade(),
             }
         }
     }
@@ -227,10 +212,6 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Whether the operation succeeded.
-#[derive(Debug)]
-struct Seen(bool);
-
 impl System for TestState {
     type Op = Op;
     type Seen = Seen;
@@ -244,7 +225,7 @@ impl System for TestState {
         match (op, local.held.take()) {
             (Op::Lock(mode, wait), None) => {
                 let got = self.lock(*mode, *wait);
-                assert!(got || *wait != Wait::Long, "an hour is not over");
+                assert!(got || *wait != Patience::Long, "an hour is not over");
                 if got {
                     self.take(*mode);
                     local.held = Some(*mode);
@@ -368,8 +349,8 @@ impl Model for RwModel {
             _ => return false,
         };
         match wait {
-            Wait::Forever | Wait::Long => self.waits[thread] = Some(mode),
-            Wait::Short | Wait::Never => self.gets = self.outcome(thread, mode),
+            Patience::Forever | Patience::Long => self.waits[thread] = Some(mode),
+            Patience::Short | Patience::None => self.gets = self.outcome(thread, mode),
         }
         true
     }
