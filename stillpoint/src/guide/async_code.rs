@@ -50,20 +50,8 @@
 //! While a guard is open, no value of its domain is freed that was replaced since. So tasks that may wait for a
 //! client for minutes get a domain of their own, or hold the guard for a shorter time.
 //!
-//! If the `Rcu` is not in a `static`, a spawned task takes an `Arc` of it:
-//!
-//! ```
-//! use std::sync::Arc;
-//! use stillpoint::{rcu::Rcu, srcu};
-//!
-//! # let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
-//! # runtime.block_on(async {
-//! let routes = Arc::new(Rcu::new_in(vec!["eth0"], srcu::Domain::new()));
-//! let theirs = routes.clone();
-//! let task = tokio::spawn(async move { theirs.read().len() });
-//! assert_eq!(task.await.unwrap(), 1);
-//! # });
-//! ```
+//! If the `Rcu` is not in a `static`, a spawned task takes an `Arc` of it
+//! ([example](super::porting#from-rwlock)).
 //!
 //! Where a section has no `.await` in it, [`rcu`](crate::rcu) works in async code as anywhere else, and is faster.
 //!
@@ -80,20 +68,7 @@
 //! | [`barrier`](crate::Domain::barrier) | blocks: only in `spawn_blocking`, or after the executor has ended |
 //! | [`domain.barrier_async()`](crate::Domain::barrier_async)`.await` | runs other tasks |
 //!
-//! So a task that changes something now and then awaits the old value, outside of every guard of the domain:
-//!
-//! ```
-//! use stillpoint::{rcu::Rcu, srcu};
-//!
-//! async fn reload(config: &Rcu<String, srcu::Domain>, new: String) -> String {
-//!     let old = config.replace(new).await; // other tasks run until then
-//!     // No task reads `old` any more. It is dropped here, not in a thread of the library.
-//!     old
-//! }
-//! # let config = Rcu::new_in(String::from("a"), srcu::Domain::new());
-//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-//! # assert_eq!(runtime.block_on(reload(&config, String::from("b"))), "a");
-//! ```
+//! So a task that changes something now and then awaits the old value, outside of every guard of the domain.
 //!
 //! `.await` **inside** a section of the same domain never returns: the grace period waits for the guard of the task
 //! that waits for it. If a future of a grace period is dropped (`select!`, a timeout), the value is retired as if the
@@ -134,28 +109,7 @@
 //! # });
 //! ```
 //!
-//! With `srcu` the same works, as its sections belong to no thread:
-//!
-//! ```
-//! use stillpoint::rcu::Rcu;
-//! use stillpoint::srcu::Domain;
-//!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-//! # tokio::task::LocalSet::new().block_on(&runtime, async {
-//! let domain = Domain::new();
-//! let table = std::rc::Rc::new(Rcu::new_in(1, domain.clone()));
-//! let guard = domain.enter();
-//! let value = table.load(&guard);
-//! let writer = tokio::task::spawn_local({
-//!     let table = table.clone();
-//!     async move { table.replace(2).await }
-//! });
-//! tokio::task::yield_now().await; // the writer runs, and waits for this task
-//! assert_eq!(*value, 1);
-//! drop(guard);
-//! assert_eq!(writer.await.unwrap(), 1);
-//! # });
-//! ```
+//! With [`srcu`](crate::srcu) the same works, as its sections belong to no thread.
 //!
 //! # Shutdown
 //!
