@@ -81,18 +81,6 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
         Self::new(ThinPtr::from_word(node.node().expect("a node").cast()), domain)
     }
 
-    /// Retires the value.
-    ///
-    /// # Safety
-    ///
-    /// It is not used again.
-    #[inline]
-    #[track_caller]
-    unsafe fn retire(&self, options: DeferOptions) {
-        // SAFETY: the value has been unpublished; the caller's contract. References to it are shared.
-        unsafe { api::retire(&self.domain, self.value, options) };
-    }
-
     /// Blocks for a grace period and returns the value, which then has no readers.
     ///
     /// # Panics
@@ -113,11 +101,9 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
 
     /// Drops the value after a grace period, as dropping `self` does, with [`DeferOptions`].
     pub fn retire_with(self, options: DeferOptions) {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: `drop` does not run.
-        unsafe { this.retire(options) };
-        // SAFETY: not used again, as `this` is not dropped.
-        drop(unsafe { ptr::read(&this.domain) });
+        let (value, domain) = self.into_parts();
+        // SAFETY: the value has been unpublished, and is not used again. References to it are shared.
+        unsafe { api::retire(&domain, value, options) };
     }
 
     /// # Safety
@@ -147,8 +133,8 @@ impl<T: ?Sized + Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
 impl<T: ?Sized + Send + 'static, D: Domain> Drop for Retired<T, D> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `self` is gone afterwards.
-        unsafe { self.retire(DeferOptions::new()) };
+        // SAFETY: as in `retire_with`.
+        unsafe { api::retire(&self.domain, self.value, DeferOptions::new()) };
     }
 }
 
@@ -165,7 +151,10 @@ impl<T: Send + 'static, D: Domain<Hazards = ()>> IntoFuture for Retired<T, D> {
     /// Takes one atomic operation. The grace period starts when the future is polled.
     #[track_caller]
     fn into_future(self) -> Reclaim<T, D> {
-        Reclaim::new(GracePeriod::now_in(self.domain.clone()), self)
+        // The unpublication happens before: whichever thread did it, `self` came from there. So the Release in
+        // `SharedSeq::snapshot` publishes it to the grace period.
+        let period = GracePeriod::now_in(self.domain.clone());
+        Reclaim { elapse: period.into_future(), retired: Some(self) }
     }
 }
 
@@ -177,30 +166,10 @@ impl<T: Send + 'static, D: Domain<Hazards = ()>> IntoFuture for Retired<T, D> {
 /// returned the value.
 #[must_use = "dropping it retires the value"]
 pub struct Reclaim<T: Send + 'static, D: Domain = Global> {
-    /// Its cookie is taken after the value was unpublished, as only `new` makes this.
+    /// Its cookie was taken after the value was unpublished: see `into_future`.
     elapse: Elapse<D>,
     /// None after a poll has returned the value.
     retired: Option<Retired<T, D>>,
-}
-
-impl<T: Send + 'static, D: Domain> Reclaim<T, D> {
-    /// The caller takes the cookie, of the domain of `retired`, while it has `retired`. The unpublication thus
-    /// happens before: whichever thread did it, `retired` came from there. So the Release in [`SharedSeq::snapshot`]
-    /// publishes it to the grace period.
-    ///
-    /// [`SharedSeq::snapshot`]: crate::sync::shared_seq::SharedSeq::snapshot
-    #[track_caller]
-    fn new(period: GracePeriod<D>, retired: Retired<T, D>) -> Self {
-        Self { elapse: period.into_future(), retired: Some(retired) }
-    }
-
-    /// The grace period has ended.
-    #[track_caller]
-    fn take(&mut self) -> Box<T> {
-        let retired = self.retired.take().expect("the value has been returned already");
-        // SAFETY: the grace period began after the value was unpublished: see `new`.
-        unsafe { retired.into_box() }
-    }
 }
 
 impl<T: Send + 'static, D: Domain> Future for Reclaim<T, D> {
@@ -208,7 +177,9 @@ impl<T: Send + 'static, D: Domain> Future for Reclaim<T, D> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         ready!(self.elapse.poll_for("a Retired", context));
-        Poll::Ready(*self.take())
+        let retired = self.retired.take().expect("the value has been returned already");
+        // SAFETY: the grace period began after the value was unpublished: see `elapse`.
+        Poll::Ready(*unsafe { retired.into_box() })
     }
 }
 
