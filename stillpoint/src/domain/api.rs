@@ -74,7 +74,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     ///
     /// Inside a read-side critical section of the domain, where it would wait for itself, and in a stall hook. Inside
     /// a section of an [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a
-    /// thread.
+    /// thread: it never returns, and the [stall report](crate::rcu::set_stall_hook) shows that.
     #[doc(alias = "synchronize_rcu")]
     #[track_caller]
     fn synchronize(&self) {

@@ -85,22 +85,6 @@ impl Domain {
         Guard::enter(self.shared())
     }
 
-    /// Blocks until every section that is open now has ended: see
-    /// [`Domain::synchronize`](crate::Domain::synchronize).
-    ///
-    /// Async code awaits a [`GracePeriod`](crate::rcu::GracePeriod) instead.
-    ///
-    /// **Inside a section of the same domain this never returns.** Guards are not tied to a thread, so this deadlock
-    /// cannot be detected; the [stall report](crate::rcu::set_stall_hook) shows it.
-    ///
-    /// # Panics
-    ///
-    /// In a stall hook, and if there is no memory for the first use.
-    #[track_caller]
-    pub fn synchronize(&self) {
-        crate::Domain::synchronize(self);
-    }
-
     /// Allocates now, instead of at the first use: for sections in signal handlers.
     ///
     /// # Panics

@@ -21,6 +21,7 @@ use crate::readers::srcu::Idx;
 /// [reported](crate::rcu::set_stall_hook).
 ///
 /// ```
+/// use stillpoint::Domain as _;
 /// use stillpoint::srcu::Domain;
 ///
 /// static SESSIONS: Domain = Domain::new();
