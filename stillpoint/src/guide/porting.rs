@@ -290,7 +290,7 @@
 //! |---|---|
 //! | `parking_lot::{Mutex, MutexGuard, Condvar}` | `stillpoint::lock::{Mutex, MutexGuard, Condvar}` |
 //! | `MappedMutexGuard<'a, T>` | `lock_api::MappedMutexGuard<'a, RawMutex, T>`: what `MutexGuard::map` returns |
-//! | `wait_while_until(guard, condition, instant)` | `wait_while_for(guard, condition, instant - Instant::now())` |
+//! | `wait_until(guard, instant)` | `wait_for(guard, instant - Instant::now())`; and likewise `wait_while_until` |
 //! | `Mutex<T>` in a type that takes a raw lock | [`lock::RawMutex`](crate::lock::RawMutex); for `lock_api` 0.5 with the feature `lock_api_05` |
 //! | the feature `send_guard` | the same |
 //! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or [`lock::RwLock`](crate::lock::RwLock) |
