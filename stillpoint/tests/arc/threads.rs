@@ -28,6 +28,8 @@ fn guard_outlives_its_thread_and_its_cell() {
 #[test]
 fn guards_are_dropped_by_other_threads_beside_stores() {
     let _running = deadline();
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Guard<Arc<u32>>>();
     let rounds = if cfg!(miri) { 20 } else { 3000 };
     let cell = ArcCell::new(Arc::new(0));
     let (sender, receiver) = mpsc::sync_channel::<Guard<Arc<u32>>>(30);
@@ -50,25 +52,6 @@ fn guards_are_dropped_by_other_threads_beside_stores() {
         }
     });
     assert_eq!(Arc::strong_count(&cell.load_full()), 2);
-}
-
-#[test]
-fn future_holds_a_guard_across_await() {
-    fn is_send_and_sync<T: Send + Sync>(value: T) -> T {
-        value
-    }
-    let cell = Arc::new(ArcCell::new(Arc::new(1)));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    let reader = Arc::clone(&cell);
-    let task = runtime.spawn(is_send_and_sync(async move {
-        let guard = reader.load();
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
-        **guard
-    }));
-    assert!(runtime.block_on(task).unwrap() >= 1);
-    cell.store(Arc::new(2));
 }
 
 /// At the fork, another thread holds a guard that the child can reach, and a third one is loading and dropping.
