@@ -9,6 +9,7 @@ use core::ptr;
 use super::api::Domain;
 use super::fork::{self, DomainFork};
 use super::static_domain::{DomainState, StaticDomain, ThreadState};
+use crate::grace_period::engine::GpCookie;
 use crate::readers::any::AnyEngine;
 use crate::readers::sections::reader::{Owner, Reader};
 use crate::readers::sections::scan::ThreadReaders;
@@ -31,7 +32,12 @@ impl<D: StaticDomain> RawDomain for D {
 
     #[inline(always)]
     fn engine(&self) -> &AnyEngine {
-        &D::shared().core.engine
+        D::shared().engine()
+    }
+
+    #[inline(always)]
+    fn is_done(&self, cookie: GpCookie) -> bool {
+        D::shared().core.engine.is_done(cookie)
     }
 
     #[inline(always)]
@@ -195,6 +201,12 @@ pub(crate) fn leave_if_ended<D: StaticDomain>() {
 
 /// What is compiled once, for all domains.
 impl DomainState {
+    /// Not inlined: the crate that makes the reference compiles the grace periods.
+    #[inline(never)]
+    fn engine(&self) -> &AnyEngine {
+        &self.core.engine
+    }
+
     fn register(
         &'static self,
         local: &ThreadState,

@@ -119,7 +119,7 @@ impl<D: Domain> GracePeriod<D> {
     /// Returns `true` once the grace period has ended. Takes one load, and may be called anywhere.
     #[inline]
     pub fn is_elapsed(&self) -> bool {
-        self.domain.engine().is_done(self.cookie)
+        self.domain.is_done(self.cookie)
     }
 
     /// Blocks until the grace period has ended. Shares grace periods with all other waiters.

@@ -118,6 +118,12 @@ private_unless_loom! {
 
         fn engine(&self) -> &AnyEngine;
 
+        /// Returns `true` once the grace period has ended.
+        #[inline(always)]
+        fn is_done(&self, cookie: GpCookie) -> bool {
+            self.engine().is_done(cookie)
+        }
+
         /// Returns the domain's work. Some domains allocate it here.
         fn work(&self) -> &Work;
 
