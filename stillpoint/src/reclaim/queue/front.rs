@@ -274,7 +274,10 @@ impl OwnerBlocks {
             .ends
             .with_mut(|ends| unsafe { ((*ends).last, mem::replace(&mut (*ends).spare, ptr::null_mut())) });
         let block = if spare.is_null() {
+            #[cfg(loom)]
             let callbacks = core::array::from_fn(|_| UnsafeCell::new(None));
+            #[cfg(not(loom))]
+            let callbacks = [const { UnsafeCell::new(None) }; BLOCK as usize];
             Box::into_raw(Box::new(Block { next: AtomicPtr::new(ptr::null_mut()), callbacks }))
         } else {
             spare
