@@ -5,7 +5,7 @@
 #
 #   ci/docs.sh                       checks
 #   ci/docs.sh record [report.json]  writes the summary, its plots and its tables in all pages: of a new report, unless
-#                                    threads got the CPUs of the machine in no part of it
+#                                    threads lacked CPUs in more than half of its parts
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh

@@ -86,15 +86,16 @@ impl Document {
         PARTS.iter().filter_map(|part| self.result(part.name))
     }
 
-    /// Returns the run and the code, if threads got the CPUs of the machine in some part, and the commit is known and
-    /// has no changes. Of the parts in which they did not, only what one thread does is published.
+    /// Returns the run and the code, if threads got the CPUs of the machine in half of the parts, and the commit is known
+    /// and has no changes. Of the parts in which they did not, only what one thread does is published.
     ///
     /// # Errors
     ///
     /// Returns what is wrong otherwise.
     pub(super) fn origin(&self) -> Result<&Origin, String> {
-        if !self.results.iter().any(is_good) {
-            return Err(self.results.first().map_or("there are no results".to_owned(), why_not));
+        let bad: Vec<&Report> = self.results.iter().filter(|result| !is_good(result)).collect();
+        if let Some(first) = bad.first().filter(|_| 2 * bad.len() > self.results.len()) {
+            return Err(why_not(first));
         }
         match &self.origin {
             None => Err("there are no results".to_owned()),
@@ -142,6 +143,8 @@ mod tests {
         assert!(good.origin().is_ok());
         good.results.extend(document("abc", false, cpus(1.5)).results);
         assert!(good.origin().is_ok() && good.headline().ends_with("Without sync."), "{}", good.headline());
+        good.results.extend(document("abc", false, cpus(1.5)).results);
+        assert!(good.origin().is_err());
         for (bad, why) in [
             (document("abc", false, cpus(1.5)), "threads got 1.50"),
             (document("abc", false, None), "is not known"),

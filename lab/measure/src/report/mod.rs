@@ -42,7 +42,7 @@ pub struct Args {
     /// Measure nothing: write the summary of the results in a report.json, or of a summary.json again.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "only", "seconds"])]
     from: Option<PathBuf>,
-    /// Fail if the code had changes that were not committed, or no part got the CPUs of the machine.
+    /// Fail if the code had changes that were not committed, or half of the parts did not get the CPUs of the machine.
     #[arg(long, requires = "from")]
     one_run: bool,
     /// Where the summary and the results go; it is made if need be.
