@@ -57,14 +57,10 @@ unset STILLPOINT_FENCE
 for errno in ENOSYS EPERM; do
     echo "-- membarrier fails with $errno"
     denied=("$torture" seccomp-deny --errno "$errno" membarrier --)
-    if ! probe=$("${denied[@]}" "$torture" probe); then
-        echo "CANNOT CHECK: a process on this host cannot deny itself a system call" >&2
-        exit 1
-    fi
-    if ! grep --quiet '^membarrier .*os error' <<<"$probe" || ! grep --quiet '^fence  *seqcst' <<<"$probe"; then
-        printf 'membarrier was not denied, or the library did not fall back:\n%s\n' "$probe" >&2
-        exit 1
-    fi
+    probe=$("${denied[@]}" "$torture" probe) ||
+        fail "CANNOT CHECK: a process on this host cannot deny itself a system call"
+    grep --quiet '^membarrier .*os error' <<<"$probe" && grep --quiet '^fence  *seqcst' <<<"$probe" ||
+        fail "membarrier was not denied, or the library did not fall back: $probe"
     # The backend `seqcst` has been tested above.
     "${denied[@]}" "${binary[rcu]}" --quiet grace_period:: guard::
     "${denied[@]}" "${binary[fork]}" --quiet rcu::

@@ -9,7 +9,7 @@ source ci/pin.sh
 seconds=${1:-60}
 fuzz() { RUSTUP_TOOLCHAIN=$rust_nightly target/tools/bin/cargo-fuzz fuzz "$@"; }
 
-[[ -x target/tools/bin/cargo-fuzz ]] || { echo "CANNOT CHECK: there is no cargo-fuzz" >&2; exit 77; }
+[[ -x target/tools/bin/cargo-fuzz ]] || cannot "there is no cargo-fuzz"
 pin fuzz
 mapfile -t targets < <(fuzz list)
 (($# < 2)) || targets=("${@:2}")
@@ -23,8 +23,7 @@ for target in "${targets[@]}"; do
     [[ -e $corpus/first ]] || head -c 4096 /dev/urandom >"$corpus/first"
     run() { "$program" -max_len=8192 -detect_leaks=0 -artifact_prefix="$scratch/" "$@" >"$scratch/log" 2>&1; }
     if FUZZ_BROKEN=1 run -timeout=30 -max_total_time=120; then
-        echo "FAILED    $target: the error that is built in is not found" >&2
-        exit 1
+        fail "$target: the error that is built in is not found"
     fi
     # A broken lock may also hang the program.
     grep --quiet -E 'panicked at|this has not ended|libFuzzer: timeout' "$scratch/log" || { tail -20 "$scratch/log" >&2; exit 1; }

@@ -19,13 +19,10 @@ names=$(sed -n 's/^Variant=\([^ ]*\) |.*/\1/p' $folder/protocols/*.litmus | tr ,
 known=$({ refutes | cut -d' ' -f1 | tr + '\n'; sed -n 's/^\([^# ]*:[^ ]*\)  .*/\1/p' ci/mutants/unrefuted.txt; } | sort -u)
 missing+=$(comm -23 <(echo "$names") <(echo "$known"))
 diff $folder/untested.txt <(comm -13 <(echo "$names") <(grep : <<<"$known")) ||
-    { echo "orderings without a litmus test (>), or listed in $folder/untested.txt although they have one (<)" >&2; exit 1; }
+    fail "orderings without a litmus test (>), or listed in $folder/untested.txt although they have one (<)"
 [[ ! -s $folder/untested.txt ]] ||
     echo "NOT CHECKED: $(wc -l <$folder/untested.txt) orderings without a litmus test: $folder/untested.txt"
-if [[ -n $missing ]]; then
-    printf 'litmus tests name what does not exist:\n%s\n' "$missing" >&2
-    exit 1
-fi
+[[ -z $missing ]] || fail "litmus tests name what does not exist: $missing"
 [[ ${1-} != names ]] || exit 0
 
 cargo build --release --package stillpoint-litmus
@@ -73,4 +70,4 @@ if [[ ${1-} == record ]]; then
     cp "$scratch/instructions" $folder/instructions.txt
 fi
 diff $folder/instructions.txt "$scratch/instructions" ||
-    { echo "rustc emits other instructions (>): check the tests, and run ci/litmus.sh record" >&2; exit 1; }
+    fail "rustc emits other instructions (>): check the tests, and run ci/litmus.sh record"

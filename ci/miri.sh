@@ -17,10 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 
-if ! cargo "+$rust_nightly" miri --version >/dev/null 2>&1; then
-    echo "CANNOT CHECK: Miri is not installed" >&2
-    exit 77 # see .ci/run
-fi
+cargo "+$rust_nightly" miri --version >/dev/null 2>&1 || cannot "Miri is not installed"
 
 # Files cannot be read, which the library expects. The clock belongs to the interpreter.
 flags="-Zmiri-strict-provenance -Zmiri-isolation-error=hide -Zmiri-env-set=STILLPOINT_TEST_TIME_FACTOR=100"

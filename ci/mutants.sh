@@ -35,16 +35,11 @@ unrefuted=$(sed -n 's/^\([^# ]*:[^ ]*\)  .*/\1/p' ci/mutants/unrefuted.txt | sor
 patches=$(patches)
 
 places=$(places)
-if ! diff <({ steps_in stillpoint/src collections/src dropins/liburcu/core/src; echo "$patches"; } | sort -u) <(cut -d' ' -f1 <<<"$steps" | sort -u); then
-    echo "mutants: the steps and patches in the source (<) and those that tests refute (>) differ" >&2
-    exit 1
-fi
+diff <({ steps_in stillpoint/src collections/src dropins/liburcu/core/src; echo "$patches"; } | sort -u) <(cut -d' ' -f1 <<<"$steps" | sort -u) ||
+    fail "mutants: the steps and patches in the source (<) and those that tests refute (>) differ"
 cited=$(grep -ohE '\b[A-Z][A-Za-z]+::[a-z_]+\b' lab/models/*.pml lab/models/README.md docs/proof.md ci/mutants/unrefuted.txt | sort -u)
 missing=$(comm -23 <(echo "$cited") <(echo "$places"))
-if [[ -n $missing ]]; then
-    printf 'mutants: not in the source:\n%s\n' "$missing" >&2
-    exit 1
-fi
+[[ -z $missing ]] || fail "mutants: not in the source: $missing"
 python3 ci/patch.py check
 for patch in ci/mutants/*.patch; do git apply --check "$patch"; done
 if [[ $kind == names ]]; then
@@ -143,10 +138,8 @@ unset STILLPOINT_RECORD
 find stillpoint/src collections/src dropins/liburcu/core/src -name '*.rs' -exec awk -v lines=1 -f ci/places.awk {} + | sort -k1,1 -k2,2n >"$scratch/functions"
 sort -u "$scratch/record" | sort -k1,1 -k2,2n -k3,3n -k4,4 | awk -f ci/orderings.awk "$scratch/functions" - >"$scratch/sites"
 listed=$({ cut -d' ' -f1 <<<"$orderings" | tr '+' '\n' | sort -u; echo "$unrefuted"; } | sort)
-if ! diff <(cut -d' ' -f1 "$scratch/sites" | sort) <(echo "$listed"); then
-    echo "mutants: the orderings that the models execute (<) differ from those that tests refute or ci/mutants/unrefuted.txt lists (>, not twice)" >&2
-    exit 1
-fi
+diff <(cut -d' ' -f1 "$scratch/sites" | sort) <(echo "$listed") ||
+    fail "mutants: the orderings that the models execute (<) differ from those that tests refute or ci/mutants/unrefuted.txt lists (>, not twice)"
 
 refute_step() {
     local name file test

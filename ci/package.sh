@@ -25,15 +25,12 @@ echo "-- no atomics of 64 bits"
 other=powerpc-unknown-linux-gnu
 if log=$(cargo check --manifest-path "$packaged" --target $other --target-dir target/oldest --quiet 2>&1) ||
     [[ $(grep ^error <<<"$log" | grep -v 'could not compile') != 'error: stillpoint needs atomics of 64 bits, which this target lacks' ]]; then
-    printf 'the only error on %s is not the one expected:\n%s\n' $other "$log" >&2
-    exit 1
+    fail "the only error on $other is not the one expected: $log"
 fi
 echo "$other: refused"
 
 echo "-- the public API"
 PATH=$PWD/target/tools/bin:$PATH RUSTUP_TOOLCHAIN=$rust_nightly ci/api.sh "$scratch/api"
 if [[ ${1-} == record ]]; then cp "$scratch"/api/* ci/api/; fi
-diff -r ci/api "$scratch/api" || {
-    echo "The public API has changed. If that is intended, add it to CHANGELOG.md and run ci/package.sh record." >&2
-    exit 1
-}
+diff -r ci/api "$scratch/api" ||
+    fail "the public API has changed; if that is intended, add it to CHANGELOG.md and run ci/package.sh record"

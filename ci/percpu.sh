@@ -35,10 +35,8 @@ patches=$(patches)
 rows=$(refutes | grep -E ' (faults_percpu|percpu[a-z_]*) ' | while read -r mutant program test; do
     is_patch "$mutant" || echo "$mutant $program::$test"
 done)
-if ! diff <(steps_in stillpoint/src/percpu) <(cut -d' ' -f1 <<<"$rows" | sort -u); then
-    echo "the mutants in src/percpu (<) and those that tests refute (>) differ" >&2
-    exit 1
-fi
+diff <(steps_in stillpoint/src/percpu) <(cut -d' ' -f1 <<<"$rows" | sort -u) ||
+    fail "the mutants in src/percpu (<) and those that tests refute (>) differ"
 refuted=0
 while read -r mutant test; do
     start=$EPOCHREALTIME
@@ -48,10 +46,7 @@ while read -r mutant test; do
         (STILLPOINT_MUTANT=$mutant timeout "$limit" "${binary[${test%%::*}]}" --exact "${test#*::}") >"$log" 2>&1 || status=$?
         ((status != 0)) && break
     done
-    if ((status == 0 || status == 124)); then
-        echo "SURVIVES  $mutant ($test)" >&2
-        exit 1
-    fi
+    ((status != 0 && status != 124)) || fail "SURVIVES  $mutant ($test)"
     seconds=$(awk -v s="$start" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.1f", e - s }')
     printf 'refuted   %-26s %-60s %5s s\n' "$mutant" "$test" "$seconds"
     refuted=$((refuted + 1))
@@ -88,8 +83,7 @@ gdb --batch --nx --eval-command 'break count' --eval-command 'ignore 1 1' --eval
     "$example" >"$log" 2>&1 || true
 if ! grep --quiet 'exited normally' "$log" || grep --quiet -E '^(count|.*add_slow.*) .*in section' "$log"; then
     cat "$log"
-    echo "the single-stepped add did not return, or the program failed" >&2
-    exit 1
+    fail "the single-stepped add did not return, or the program failed"
 fi
 
 echo "-- a static program: no symbols to look up"

@@ -62,10 +62,8 @@ sleeping-readers-not-woken/10 rwlock hang
 writer-not-woken/10 rwlock hang
 shut-without-fence rwlock exclusion
 pair-not-copied/100000 map lost"
-if unknown=$(comm -23 <(sed 's/[ /].*//' <<<"$rows" | sort -u) <(steps_in stillpoint/src collections/src dropins/liburcu/core/src)) && [[ -n $unknown ]]; then
-    echo "the torture breaks steps that the source does not have: $unknown" >&2
-    exit 1
-fi
+unknown=$(comm -23 <(sed 's/[ /].*//' <<<"$rows" | sort -u) <(steps_in stillpoint/src collections/src dropins/liburcu/core/src))
+[[ -z $unknown ]] || fail "the torture breaks steps that the source does not have: $unknown"
 [[ $seconds != names ]] || exit 0
 rows=$(grep -E -- "$pattern" <<<"$rows")
 parts=$(cut -d' ' -f2 <<<"$rows" | sort -u)
@@ -136,8 +134,7 @@ nothing_broken() {
                     ;;
                 *)
                     cat "$log"
-                    echo "FAILS     torture $part, with nothing broken: $found" >&2
-                    exit 1
+                    fail "torture $part, with nothing broken: $found"
                     ;;
             esac
         done
