@@ -1,8 +1,7 @@
-//! `Atomic`, `Owned` and `Shared` in all kinds of domains.
+//! `Atomic`, `Owned` and `Shared` in all kinds of domains. `loom_structures.rs` has stacks and lists.
 
 use std::fmt::Debug;
 
-use stillpoint::Domain;
 use stillpoint::rcu::{Atomic, Owned, Shared};
 use support::prelude::*;
 
@@ -11,104 +10,6 @@ const TASKS: usize = 3;
 const VALUES: usize = if cfg!(miri) { 20 } else { 3000 };
 /// For how long readers are to read as often.
 const TIME: Duration = Duration::from_secs(3);
-
-/// A stack whose nodes count their drop.
-struct Stack<D: Domain> {
-    head: Atomic<Node<D>, D>,
-    domain: D,
-}
-
-struct Node<D: Domain> {
-    value: usize,
-    next: Atomic<Node<D>, D>,
-    _tracked: Tracked,
-}
-
-impl<D: Flavour> Stack<D> {
-    fn push(&self, value: usize, drops: &'static AtomicUsize) {
-        self.domain.within(|section| {
-            let mut node = Owned::new(Node { value, next: Atomic::null(), _tracked: Tracked(drops) });
-            let mut head = self.head.load(section);
-            loop {
-                node.next.store(head);
-                match self.head.compare_exchange(head, node, section) {
-                    Ok(_) => return,
-                    Err(error) => (head, node) = (error.current, error.new),
-                }
-            }
-        });
-    }
-
-    fn peek(&self) -> Option<usize> {
-        self.domain.within(|section| Some(self.head.load(section).as_ref()?.value))
-    }
-
-    fn pop(&self) -> Option<usize> {
-        self.domain.within(|section| {
-            let mut head = self.head.load(section);
-            loop {
-                let node = head.as_ref()?;
-                match self.head.compare_exchange(head, node.next.load(section), section) {
-                    Ok(_) => {
-                        // SAFETY: unlinked by this thread, and not linked again.
-                        unsafe { self.domain.retire_shared(head, DeferOptions::new()) };
-                        return Some(node.value);
-                    }
-                    Err(error) => head = error.current,
-                }
-            }
-        })
-    }
-}
-
-impl<D: Domain> Drop for Stack<D> {
-    fn drop(&mut self) {
-        let mut next = mem::take(&mut self.head);
-        // SAFETY: no other thread has the stack, and each node is in it once.
-        while let Some(node) = unsafe { next.take() } {
-            next = mem::take(&mut node.into_box().next);
-        }
-    }
-}
-
-/// Threads push and pop. Each value is popped once, and each node is dropped once.
-fn exercise_stack<D: Flavour>() {
-    let (drops, _) = counter();
-    let stack = Stack { head: Atomic::null(), domain: D::make() };
-    let mut popped: Vec<usize> = thread::scope(|scope| {
-        let threads: [_; TASKS] = std::array::from_fn(|thread| {
-            let stack = &stack;
-            scope.spawn(move || {
-                let mut popped = Vec::new();
-                for value in 0..VALUES {
-                    stack.push(thread * VALUES + value, drops);
-                    if value % 3 != 0 {
-                        popped.extend(stack.pop());
-                    }
-                }
-                popped
-            })
-        });
-        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
-    });
-    stack.domain.barrier();
-    assert_eq!(drops.load(Acquire), popped.len());
-    while popped.len() < TASKS * VALUES - 1 {
-        popped.extend(stack.pop());
-    }
-    popped.push(stack.peek().expect("one is left"));
-    popped.sort_unstable();
-    assert!(popped.into_iter().eq(0..TASKS * VALUES));
-    stack.domain.barrier();
-    assert_eq!(drops.load(Acquire), TASKS * VALUES - 1);
-    drop(stack);
-    assert_eq!(drops.load(Acquire), TASKS * VALUES);
-}
-
-#[test]
-fn stack_passes_each_value_once() {
-    each_flavour!(exercise_stack);
-}
 
 /// A value that is 0 once it has been dropped.
 struct Zeroed(AtomicU64);

@@ -3,7 +3,7 @@
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 
-use stillpoint::rcu::{Guard, Retired};
+use stillpoint::rcu::Guard;
 use support::prelude::*;
 use support::store_buffer::StoreBuffer;
 
@@ -85,16 +85,5 @@ fn no_read_after_awaiting() {
         let mut future = pin!(value.replace(Tracked::leaked()).into_future());
         let mut context = Context::from_waker(Waker::noop());
         until(|| !future.as_mut().poll(&mut context).is_pending());
-    });
-}
-
-#[test]
-fn no_read_after_an_exchange() {
-    stillpoint::domain! { struct Own; }
-    stress(Own, |value| {
-        let guard = Own::enter();
-        let old = value.compare_exchange(&guard, value.load(&guard), Box::new(Tracked::leaked())).ok();
-        drop(guard);
-        drop(old.map(Retired::wait));
     });
 }
