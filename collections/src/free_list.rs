@@ -46,6 +46,7 @@ use core::mem::{MaybeUninit, needs_drop};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::alloc::{Layout, dealloc};
+use std::panic::catch_unwind;
 use std::sync::Mutex;
 
 use stillpoint::rcu::{DeferOptions, Global};
@@ -423,7 +424,9 @@ impl Drop for Lists {
             };
             // SAFETY: (3): the lists give their batches up. An open batch is not empty.
             unsafe {
-                take(&list.open).into_iter().for_each(|batch| ((*batch).seal)(batch));
+                // A panic, if there is no memory to register the thread again, leaks the batch.
+                let seal = |batch: *mut Batch| _ = catch_unwind(|| ((*batch).seal)(batch));
+                take(&list.open).into_iter().for_each(seal);
                 take(&list.free).into_iter().for_each(|batch| Depot::give(index, batch));
             }
         }
