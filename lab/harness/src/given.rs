@@ -144,6 +144,11 @@ impl Cpus {
         is_enough(self.given.median, self.of.max(2)) && 4 * self.marked <= self.rounds
     }
 
+    /// Returns whether one thread got a CPU, as a rule.
+    pub fn are_enough_for_one(&self) -> bool {
+        is_enough(self.given.median, 1)
+    }
+
     /// Returns the one of which threads got the lesser part.
     pub fn worse<'a>(&'a self, other: &'a Self) -> &'a Self {
         let part = |one: &Self| one.given.median / one.of as f64;

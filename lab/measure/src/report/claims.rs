@@ -225,6 +225,7 @@ mod tests {
             ("lock", (1.5, 2), UNCHECKED),
             ("lock", (1.0, 1), UNCHECKED),
             ("read", (1.0, 1), "holds here"),
+            ("read", (0.7, 2), UNCHECKED),
         ] {
             let judged = verdict(&claim(part, "2.00x", "0.50..2.50"), &[2.0], given);
             assert!(judged.starts_with(expected), "{part} {judged}");

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{Document, fill};
 use crate::peers::guarantees::{self, lines};
+use harness::given::Cpus;
 use harness::report::{OURS, UNCHECKED, figure, times};
 use harness::stats::{Row, Summary};
 use harness::{Better, Report};
@@ -124,7 +125,8 @@ impl Figure {
     /// Compares our row with `system`, or with the best peer that was measured and gives the same (`best`).
     pub(super) fn compare<'a>(&self, document: &'a Document, system: &'a str) -> Compared<'a> {
         let Some(result) = document.result(self.part) else { return Compared::default() };
-        let lacks_cpus = result.lacks_cpus().filter(|_| self.needs_cpus());
+        let has_one = result.cpus.as_ref().is_none_or(Cpus::are_enough_for_one);
+        let lacks_cpus = result.lacks_cpus().filter(|_| self.needs_cpus() || !has_one);
         if lacks_cpus.is_some() {
             return Compared { lacks_cpus, ..Compared::default() };
         }
