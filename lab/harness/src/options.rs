@@ -22,7 +22,7 @@ pub struct Options {
     /// Number of rounds [default: as many as fit].
     #[arg(long, value_name = "N")]
     rounds: Option<NonZeroUsize>,
-    /// Only these cells: a program of `programs`.
+    /// Only these cells: a program of `programs`, or the `jobs` of `map`.
     #[arg(long, value_name = "NAME")]
     cells: Option<String>,
 }

@@ -5,6 +5,7 @@
 //! alone.
 
 pub mod arc_swap;
+pub mod counters;
 pub mod crossbeam;
 pub(crate) mod guarantees;
 pub mod hazarc;

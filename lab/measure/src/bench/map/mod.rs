@@ -10,12 +10,16 @@
 //! - `churn_ns`, `churn_wall_ns`, `churn_peak_bytes`: a table whose entries come and go (see [`churn`]).
 //!
 //! Keys and values are 8 bytes, but for the `String` keys of a churn. All maps have the same hasher.
-//! `stillpoint-copy` is the map whose pairs are copied.
+//! `stillpoint-copy` is the map whose pairs are copied. `--cells jobs` measures what people do with maps, in place of
+//! all that.
 
 pub mod churn;
+mod jobs;
 mod latency;
 mod load;
 mod memory;
+
+use anyhow::bail;
 
 use crate::peers::maps::{CopyMap, Dashmap, Locked, Map, Papaya, Scc, SccIndex, Stillpoint};
 use harness::{Budget, Config, Metric, Plan, Recorder, Report, System};
@@ -46,6 +50,11 @@ fn system<M: Map>() -> System<Measures> {
 
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
+    match budget.cells {
+        Some("jobs") => return jobs::run(budget),
+        Some(_) => bail!("no such cells; there are jobs"),
+        None => {}
+    }
     let mut systems = [
         system::<Stillpoint>(),
         system::<CopyMap>(),

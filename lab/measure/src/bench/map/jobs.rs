@@ -1,0 +1,249 @@
+//! `bench map --cells jobs`: what people do with a map.
+//!
+//! `cpu_ns` is the CPU time of the process for an operation, workers included. The jobs:
+//!
+//! - `count`: adds to one of 10,000 counters with `u64` keys; `words`: to one of as many by `&str`, with the
+//!   frequencies of words in a text. In maps whose names end in `-atomic`, and in `scc-index`, counters are atomic;
+//! - `cache`: gets as frequent as words. What is missing is inserted, and each 12,500 insertions `retain` evicts an
+//!   eighth of some 100,000 entries: `retain_max_ns` is the longest time that took. Values are numbers or strings;
+//! - `churn`: inserts a key, and removes the one that was inserted 65,536 steps ago by the thread.
+//!
+//! With a million entries and one thread: `bytes` of an entry, and the CPU time of a get, of an entry of a walk over
+//! all, and of an entry in a `retain` that removes one in 16, with the end of its grace period.
+
+use std::borrow::Borrow as _;
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use crate::peers::counters::{self, Counted, Counters};
+use crate::peers::maps::{self, Key as _, Map, Value};
+use harness::controls::{Controls, join_all};
+use harness::given::cpu_time;
+use harness::memory::allocated;
+use harness::{Budget, Config, Metric, Plan, Recorder, Report, System, crew, pin};
+
+const CPU: Metric = Metric::nanoseconds("cpu_ns");
+const LONGEST: Metric = Metric::nanoseconds("retain_max_ns");
+const BYTES: Metric = Metric::bytes("bytes");
+const GET: Metric = Metric::nanoseconds("get_ns");
+const WALK: Metric = Metric::nanoseconds("walk_ns");
+const RETAIN: Metric = Metric::nanoseconds("retain_ns");
+
+const THREADS: [usize; 3] = [1, 2, 16];
+/// Steps between two looks at the stop flag.
+const BATCH: usize = 64;
+const COUNTERS: usize = 10_000;
+/// Entries of a cache.
+const CACHED: usize = 100_000;
+const EVICTED: usize = CACHED / 8;
+/// What is not all in the cache.
+const PAGES: usize = 10 * CACHED;
+/// Entries of a thread in a churn.
+const SESSIONS: usize = 1 << 16;
+const MILLION: usize = 1_000_000;
+
+type Job = fn(usize, Duration) -> anyhow::Result<[f64; 2]>;
+const JOBS: [&str; 5] = ["count", "words", "cache", "cache-strings", "churn"];
+
+/// What a system can do: the jobs, and a million entries.
+struct Jobs {
+    jobs: [Option<Job>; JOBS.len()],
+    million: Option<fn() -> [f64; 4]>,
+}
+
+const fn counters<N: Counters<u64>, W: Counters<str>>() -> System<Jobs> {
+    let jobs = [Some(count::<N> as Job), Some(words::<W> as Job), None, None, None];
+    System { name: N::NAME, measure: Jobs { jobs, million: None } }
+}
+
+const fn all<N: Counters<u64>, W: Counters<str>, M: Map, S: Map<u64, String>>() -> System<Jobs> {
+    let mut system = counters::<N, W>();
+    system.measure.jobs[2] = Some(cache::<u64, M>);
+    system.measure.jobs[3] = Some(cache::<String, S>);
+    system.measure.jobs[4] = Some(churn::<M>);
+    system.measure.million = Some(million::<M>);
+    system
+}
+
+macro_rules! all {
+    ($name:ident) => {
+        all::<counters::$name<u64>, counters::$name<str>, maps::$name, maps::$name<u64, String>>()
+    };
+}
+
+/// Runs the bench.
+pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+    let jobs = [
+        Some(count::<counters::CopyMap> as Job),
+        None,
+        Some(cache::<u64, maps::CopyMap>),
+        None,
+        Some(churn::<maps::CopyMap>),
+    ];
+    let copy = Jobs { jobs, million: Some(million::<maps::CopyMap>) };
+    let mut systems = [
+        all!(Stillpoint),
+        counters::<counters::StillpointAtomic<u64>, counters::StillpointAtomic<str>>(),
+        System { name: <maps::CopyMap as Map>::NAME, measure: copy },
+        all!(Papaya),
+        counters::<counters::PapayaAtomic<u64>, counters::PapayaAtomic<str>>(),
+        all!(Dashmap),
+        all!(Scc),
+        all!(SccIndex),
+        all!(Locked),
+    ];
+    let mut recorder = Recorder::new("map");
+    let cells: Vec<_> = (0..JOBS.len()).flat_map(|job| THREADS.map(|threads| (job, threads))).collect();
+    Plan::new(budget.share(0.7), 100, &cells, &mut systems, [&CPU, &LONGEST]).run(
+        &mut recorder,
+        |&(job, threads), system| {
+            system.measure.jobs[job]?;
+            Some(Config::new([("job", JOBS[job].into()), ("threads", threads.into())]))
+        },
+        |&(job, threads), system, slice| match system.measure.jobs[job] {
+            Some(measure) => measure(threads, slice),
+            None => Ok([f64::NAN; 2]),
+        },
+    )?;
+    let rounds = budget.rounds.or(Some(3));
+    Plan::new(Budget { rounds, ..budget.share(0.3) }, 1, &[()], &mut systems, [&BYTES, &GET, &WALK, &RETAIN])
+        .run(
+            &mut recorder,
+            |(), system| system.measure.million.map(|_| Config::new([("size", MILLION.into())])),
+            |(), system, _| Ok(system.measure.million.map_or([f64::NAN; 4], |measure| measure())),
+        )?;
+    Ok(Report::new(&recorder, Vec::new()))
+}
+
+/// Has threads repeat `step`, with the number of the thread and that of the step. Returns the nanoseconds of CPU time
+/// of a step.
+fn repeat(threads: usize, slice: Duration, step: impl Fn(usize, usize) + Sync) -> anyhow::Result<f64> {
+    let (controls, cpus) = (Controls::default(), pin::allowed()?);
+    controls.scope(|scope| {
+        let mut running = Vec::new();
+        for (number, &cpu) in cpus.iter().cycle().take(threads).enumerate() {
+            let (controls, step, allowed) = (&controls, &step, cpus.len());
+            running.push(crew::spawn(scope, move || {
+                let pinned = if threads <= allowed { pin::to(cpu) } else { Ok(()) };
+                controls.begin();
+                let mut steps = 0;
+                loop {
+                    (steps..steps + BATCH).for_each(|at| step(number, at));
+                    steps += BATCH;
+                    if controls.must_stop() {
+                        break pinned.map(|()| steps);
+                    }
+                }
+            })?);
+        }
+        let cpu = cpu_time();
+        controls.start_and_stop(threads, slice);
+        let steps: usize = join_all(running)?.into_iter().sum::<anyhow::Result<_>>()?;
+        Ok((cpu_time() - cpu).as_nanos() as f64 / steps as f64)
+    })
+}
+
+/// Random numbers, the same for all systems. Threads begin at different places.
+fn random(table: &[u32], thread: usize, at: usize) -> usize {
+    table[(thread * 0x0001_2345 + at) % table.len()] as usize
+}
+
+/// Numbers below `most`: the rank of a word in a text.
+fn ranks(most: usize) -> Vec<u32> {
+    let mut rng = Rng::with_seed(0);
+    (0..1 << 20).map(|_| (most as f64).powf(rng.f64()) as u32 - 1).collect()
+}
+
+fn count<M: Counters<u64>>(threads: usize, slice: Duration) -> anyhow::Result<[f64; 2]> {
+    static NUMBERS: OnceLock<Vec<u32>> = OnceLock::new();
+    let mut rng = Rng::with_seed(0);
+    let numbers = NUMBERS.get_or_init(|| (0..1 << 20).map(|_| rng.u32(..COUNTERS as u32)).collect());
+    add_up::<u64, M>(threads, slice, numbers, &(0..COUNTERS).map(u64::with_number).collect::<Vec<_>>())
+}
+
+fn words<M: Counters<str>>(threads: usize, slice: Duration) -> anyhow::Result<[f64; 2]> {
+    static RANKS: OnceLock<Vec<u32>> = OnceLock::new();
+    let words: Vec<_> = (0..COUNTERS).map(String::with_number).collect();
+    add_up::<str, M>(threads, slice, RANKS.get_or_init(|| ranks(COUNTERS)), &words)
+}
+
+fn add_up<Q: Counted + ?Sized, M: Counters<Q>>(
+    threads: usize,
+    slice: Duration,
+    numbers: &[u32],
+    keys: &[Q::Owned],
+) -> anyhow::Result<[f64; 2]> {
+    let map = M::default();
+    keys.iter().for_each(|key| map.add(key.borrow()));
+    let cpu = repeat(threads, slice, |thread, at| map.add(keys[random(numbers, thread, at)].borrow()))?;
+    Ok([cpu, f64::NAN])
+}
+
+fn cache<V: Value, M: Map<u64, V>>(threads: usize, slice: Duration) -> anyhow::Result<[f64; 2]> {
+    static RANKS: OnceLock<Vec<u32>> = OnceLock::new();
+    let (map, ranks) = (M::default(), RANKS.get_or_init(|| ranks(PAGES)));
+    let (inserted, longest) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let insert = |page| map.insert(u64::with_number(page), V::of(page));
+    (0..CACHED).for_each(insert);
+    let cpu = repeat(threads, slice, |thread, at| {
+        let page = random(ranks, thread, at);
+        if black_box(map.get(&u64::with_number(page))).is_some() {
+            return;
+        }
+        insert(page);
+        let inserted = inserted.fetch_add(1, Relaxed) + 1;
+        if inserted.is_multiple_of(EVICTED) {
+            let (begin, turn) = (Instant::now(), (inserted / EVICTED) as u64);
+            map.retain(|key| (key >> 40) % 8 != turn % 8);
+            longest.fetch_max(begin.elapsed().as_nanos() as u64, Relaxed);
+        }
+    })?;
+    let longest = longest.into_inner() as f64;
+    Ok([cpu, if longest == 0.0 { f64::NAN } else { longest }])
+}
+
+fn churn<M: Map>(threads: usize, slice: Duration) -> anyhow::Result<[f64; 2]> {
+    let (map, sessions) = (M::default(), SESSIONS / threads);
+    let key = |thread, at| u64::with_number(thread << 40 | at);
+    for thread in 0..threads {
+        (0..sessions).for_each(|at| map.insert(key(thread, at), 0));
+    }
+    let cpu = repeat(threads, slice, |thread, at| {
+        map.insert(key(thread, sessions + at), 0);
+        map.remove(&key(thread, at));
+    })?;
+    Ok([cpu, f64::NAN])
+}
+
+/// Returns the bytes of an entry, and the nanoseconds of a get, of an entry of a walk, and of one in a `retain`.
+fn million<M: Map>() -> [f64; 4] {
+    let barrier = || stillpoint::Domain::barrier(&stillpoint::rcu::Global);
+    let (map, before) = (M::default(), allocated());
+    (0..MILLION).for_each(|number| map.insert(u64::with_number(number), number as u64));
+    barrier();
+    let bytes = allocated() - before;
+    let (mut rng, mut sum) = (Rng::with_seed(0), 0_u64);
+    let mut time = |job: &mut dyn FnMut(&mut u64)| {
+        let begin = cpu_time();
+        job(&mut sum);
+        (cpu_time() - begin).as_nanos() as f64
+    };
+    let get = time(&mut |sum| {
+        for _ in 0..MILLION {
+            *sum += map.get(&u64::with_number(rng.usize(..MILLION))).unwrap_or(0);
+        }
+    });
+    // The first walk may end a resize.
+    map.for_each(|value| _ = black_box(value));
+    let walk = time(&mut |sum| map.for_each(|value| *sum += value));
+    let retain = time(&mut |_| {
+        map.retain(|key| key >> 60 != 0);
+        barrier();
+    });
+    black_box(sum);
+    [bytes, get, walk, retain].map(|all| all / MILLION as f64)
+}
