@@ -162,7 +162,8 @@ fn removed_entries_are_freed_but_for_a_bounded_rest() {
     }
 }
 
-/// The child has the last removals of the thread that forks, and perhaps a depot that another has locked.
+/// The child has the last removals of the thread that forks, and perhaps a depot that another has locked. It has a map
+/// that no other thread uses: buckets that others have locked stay locked in it.
 #[test]
 #[cfg(all(target_os = "linux", not(stillpoint_portable)))]
 #[cfg_attr(miri, ignore = "it cannot fork")]
@@ -170,8 +171,8 @@ fn entries_come_and_go_in_the_child_of_a_fork() {
     use std::sync::atomic::AtomicBool;
 
     let _alone = ALONE.lock();
-    let map = HashMap::new();
-    let churn = |keys: std::ops::Range<u64>| {
+    let maps = [HashMap::new(), HashMap::new()];
+    let churn = |map: &HashMap<u64, String>, keys: std::ops::Range<u64>| {
         for key in keys {
             map.insert(key, key.to_string(), &rcu::enter());
             map.remove(&key, &rcu::enter());
@@ -180,14 +181,15 @@ fn entries_come_and_go_in_the_child_of_a_fork() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            (0..).take_while(|_| !stop.load(Relaxed)).for_each(|round| churn(round << 9..(round + 1) << 9))
+            let rounds = (0..).take_while(|_| !stop.load(Relaxed));
+            rounds.for_each(|round| churn(&maps[1], round << 9..(round + 1) << 9));
         });
         for _ in 0..20 {
-            churn(u64::MAX - 1000..u64::MAX - 10);
+            churn(&maps[0], u64::MAX - 1000..u64::MAX - 10);
             // SAFETY: the child only uses what works there, and exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                churn(u64::MAX - 9000..u64::MAX);
+                churn(&maps[0], u64::MAX - 9000..u64::MAX);
                 rcu::barrier();
                 // SAFETY: as above.
                 unsafe { libc::_exit(0) };
