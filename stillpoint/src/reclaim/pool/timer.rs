@@ -186,16 +186,24 @@ struct Parked {
     runners: u64,
     /// Those of them that run code of the program.
     in_code: u64,
-    /// One of them has nothing to do, until the timer clears this.
+    /// One of them has nothing to do, and waits until it is resumed.
     waits: bool,
+    /// How often one has been resumed. It may see that only after another one has begun to wait.
+    resumes: u64,
     /// When a runner last took a task, or was last started.
     last_progress: u64,
 }
 
 impl Timer {
     const fn new() -> Self {
-        let parked =
-            Parked { tasks: OrderedMap::new(), runners: 0, in_code: 0, waits: false, last_progress: 0 };
+        let parked = Parked {
+            tasks: OrderedMap::new(),
+            runners: 0,
+            in_code: 0,
+            waits: false,
+            resumes: 0,
+            last_progress: 0,
+        };
         Self { parked: Mutex::new(parked), changed: Condvar::new(), resumed: Condvar::new() }
     }
 
@@ -221,8 +229,7 @@ impl Timer {
             drop(self.changed.wait_timeout(parked, time));
             return ControlFlow::Continue(());
         }
-        if mem::take(&mut parked.waits) {
-            self.resumed.notify_one();
+        if self.resume(&mut parked) {
             return ControlFlow::Continue(());
         }
         if first.is_none() {
@@ -237,8 +244,7 @@ impl Timer {
         }
         POOL.get().want_timer(Box::new(run_timer));
         // A runner that has gone to sleep meanwhile may be the timer.
-        self.lock().waits = false;
-        self.resumed.notify_one();
+        self.resume(&mut self.lock());
         self.be_runner(|| while is_runner() && self.run_one(now) {});
         // If another runner is blocked, there is no thread for a further one to wait for.
         self.lock().last_progress = 0;
@@ -267,9 +273,19 @@ impl Timer {
         if stays {
             parked.waits = true;
             self.changed.notify_one();
-            drop(self.resumed.wait_while(parked, |parked| parked.waits));
+            let resumes = parked.resumes;
+            drop(self.resumed.wait_while(parked, |parked| parked.resumes == resumes));
         }
         stays
+    }
+
+    /// Resumes the runner that waits. Returns `false` if none does.
+    fn resume(&self, parked: &mut Parked) -> bool {
+        let waits = mem::take(&mut parked.waits);
+        parked.resumes += u64::from(waits);
+        // All: one that was resumed earlier may still be about to see it.
+        self.resumed.notify_all();
+        waits
     }
 
     /// Runs the tasks that are due, unless the calling thread is wanted, or has resigned.
@@ -340,4 +356,32 @@ fn run_due() {
             timer.run_all();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Refutes: resumed-runner-sees-next
+    #[test]
+    fn runner_is_resumed_although_another_one_begins_to_wait() {
+        let timer: &Timer = Box::leak(Box::new(Timer::new()));
+        timer.lock().tasks.insert((u64::MAX, 0), Box::new(|| ()));
+        let runner = thread::spawn(|| timer.wait());
+        while !timer.lock().waits {
+            thread::yield_now();
+        }
+        let mut parked = timer.lock();
+        assert!(timer.resume(&mut parked));
+        parked.waits = true;
+        drop(parked);
+        let begin = Instant::now();
+        while !runner.is_finished() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "it sleeps on");
+            thread::yield_now();
+        }
+    }
 }
