@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::grace_period::counters::WAIT_BOUNDS;
-use crate::reclaim::backlog::at_least_zero;
 use crate::reclaim::domain::{RawDomain, panics};
+use crate::reclaim::queue::Queue;
 use crate::sync::now;
 
 /// Counters of a domain since the start of the process, and what waits in it now.
@@ -41,7 +41,7 @@ pub struct Stats {
     pub stalls: u64,
     /// Readers in the registry, in use or free: the peak number of threads that read or deferred.
     pub readers: u64,
-    /// Callbacks and retired values that wait now.
+    /// Callbacks and retired values that wait now. Those that run meanwhile may be counted; none is missed that waits.
     pub queued: u64,
     /// Those of them that [hazard pointers](crate::hazard) protected when their grace periods had ended. They do not
     /// count towards the limits.
@@ -78,8 +78,11 @@ impl Stats {
         // First, so that no grace period is counted whose caller is not.
         let grace_periods = engine.completed();
         let (counters, callbacks) = (engine.readers().counters(), &domain.seen_work().callbacks);
-        let (backlog, reported) = (&callbacks.backlog, callbacks.backlog.reported());
+        let backlog = &callbacks.backlog;
+        // In this order, so that no callback is missed that waits: it is kept before it is counted as run.
+        let run = backlog.all_run(domain.queues().map(Queue::unreported));
         let protected = domain.hazards().map_or(0, |hazards| hazards.kept_count());
+        let waiting = backlog.all_pushed(domain.queues().map(Queue::unreported)).without(run);
         // Without a thread of the domain that sleeps for readers.
         let tried = backlog.gp_wait().map_or(0, |_| callbacks.tried.age(grace_periods + 1));
         let mut stats = Self {
@@ -94,26 +97,20 @@ impl Stats {
             waits: counters.waits(grace_periods),
             stalls: counters.stalls.load(Relaxed),
             readers: engine.readers().count(),
-            queued: reported.count.wrapping_add(protected),
+            queued: waiting.count + protected,
             protected,
-            queued_bytes: reported.bytes,
+            queued_bytes: waiting.bytes,
             oldest: Duration::ZERO,
-            done: backlog.counters.run.load(Relaxed),
+            done: run.count,
             limit_waits: backlog.counters.waits.load(Relaxed),
             limit_overruns: backlog.counters.overruns.load(Relaxed),
             panics: panics(),
         };
         let now = now();
         for queue in domain.queues() {
-            let [added, freed] = queue.unreported();
-            stats.queued = stats.queued.wrapping_add(added.count).wrapping_sub(freed.count);
-            stats.queued_bytes = stats.queued_bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
-            stats.done += freed.count;
             let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
             stats.oldest = stats.oldest.max(Duration::from_nanos(age));
         }
-        stats.queued = at_least_zero(stats.queued);
-        stats.queued_bytes = at_least_zero(stats.queued_bytes);
         stats
     }
 }

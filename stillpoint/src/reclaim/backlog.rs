@@ -2,6 +2,13 @@
 //!
 //! Owners report what they have pushed, a block at a time. Threads that run callbacks report what they have run.
 //!
+//! # Statistics
+//!
+//! A look at all queues finds no less than waits: each callback that it does not find pushed was pushed after the look
+//! began, and each that it finds run is found pushed too. So it reads all that has run first ([`Backlog::all_run`]),
+//! then all that was pushed ([`Backlog::all_pushed`]); and an owner reports what it has pushed *before* it takes that
+//! out of its own amount, and what it has run *after* that.
+//!
 //! | above | |
 //! |---|---|
 //! | a quarter of a limit, or [`FLUSH_THRESHOLD`] callbacks | the worker does not pause between rounds ([`above_low_mark`](Backlog::above_low_mark)) |
@@ -30,7 +37,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64 as Unmodelled};
 use std::time::Duration;
 
 use super::callback::Callback;
-use crate::sync::{AtomicU64, CachePadded, Ordering::*, const_unless_loom, now};
+use crate::sync::{AtomicU64, CachePadded, Ordering::*, const_unless_loom, fence, now};
 
 /// Callbacks in the backlog above which the worker does not pause between rounds.
 const FLUSH_THRESHOLD: u64 = 16_384;
@@ -106,6 +113,15 @@ impl Amount {
         Self { count: callback.count(), unknown: callback.is_unknown().into(), bytes: callback.bytes() }
     }
 
+    /// Returns what is left without `run`, which may be more.
+    pub fn without(self, run: Self) -> Self {
+        Self {
+            count: self.count.saturating_sub(run.count),
+            unknown: self.unknown.saturating_sub(run.unknown),
+            bytes: self.bytes.saturating_sub(run.bytes),
+        }
+    }
+
     /// What it counts for in a long grace period.
     fn bytes_with_unknown(&self) -> u64 {
         self.bytes.saturating_add(self.unknown.saturating_mul(UNKNOWN_BYTES))
@@ -121,7 +137,7 @@ impl AddAssign for Amount {
     }
 }
 
-/// An [`Amount`] in atomics. Relaxed, as everything here: bounds and statistics need no order.
+/// An [`Amount`] in atomics. Relaxed: bounds need no order, and statistics have fences.
 #[derive(Debug)]
 pub struct SharedAmount {
     count: AtomicU64,
@@ -152,27 +168,79 @@ impl SharedAmount {
         }
     }
 
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
-    }
-
-    /// Adds to an amount that only the calling thread changes. Returns the sum of the bytes.
+    /// Adds to an amount that only the calling thread changes. Returns the sums of the numbers and the bytes.
     #[inline(always)]
-    pub fn add(&self, amount: Amount) -> u64 {
+    fn add(&self, amount: Amount) -> [u64; 2] {
         if amount.unknown != 0 {
             self.unknown.store(self.unknown.load(Relaxed) + amount.unknown, Relaxed);
         }
-        self.count.store(self.count.load(Relaxed) + amount.count, Relaxed);
-        let bytes = self.bytes.load(Relaxed) + amount.bytes;
+        let (count, bytes) =
+            (self.count.load(Relaxed) + amount.count, self.bytes.load(Relaxed) + amount.bytes);
+        self.count.store(count, Relaxed);
         self.bytes.store(bytes, Relaxed);
-        bytes
+        [count, bytes]
     }
 
-    /// Takes an amount that only the calling thread changes.
-    pub fn take(&self) -> Amount {
-        let amount = self.get();
-        self.store(Amount::default());
-        amount
+    /// Adds to an amount that all threads change.
+    fn fetch_add(&self, amount: Amount) {
+        self.count.fetch_add(amount.count, Relaxed);
+        if amount.unknown != 0 {
+            self.unknown.fetch_add(amount.unknown, Relaxed);
+        }
+        self.bytes.fetch_add(amount.bytes, Relaxed);
+    }
+}
+
+/// What an owner has pushed and run since its last report.
+#[derive(Debug)]
+pub struct Unreported {
+    pushed: SharedAmount,
+    run: SharedAmount,
+}
+
+impl Unreported {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self { pushed: SharedAmount::new(), run: SharedAmount::new() }
+        }
+    }
+
+    /// For the owner, as all below: counts a callback that it pushes. Returns the number and the bytes of all.
+    #[inline(always)]
+    pub fn push(&self, amount: Amount) -> [u64; 2] {
+        self.pushed.add(amount)
+    }
+
+    /// Counts callbacks that it has run.
+    pub fn run(&self, amount: Amount) {
+        // Release: what it has pushed is found with what it has run; pairs with the fence in `Backlog::all_run`.
+        fence(Release);
+        self.run.add(amount);
+    }
+
+    /// Returns `true` if it has run `bytes` more than it has pushed.
+    pub fn has_run_more(&self, bytes: u64) -> bool {
+        self.run.bytes.load(Relaxed) >= self.pushed.bytes.load(Relaxed) + bytes
+    }
+
+    /// Reports, and returns how many it has pushed and run.
+    pub fn report(&self, backlog: &Backlog) -> [u64; 2] {
+        let [pushed, run] = [&self.pushed, &self.run].map(SharedAmount::get);
+        backlog.pushed.fetch_add(pushed);
+        // Release: what is not found here any more is found in the backlog; pairs with the fence in
+        // `Backlog::all_pushed`.
+        fence(Release);
+        self.forget();
+        if run.count != 0 {
+            backlog.remove(run);
+        }
+        [pushed.count, run.count]
+    }
+
+    /// Forgets both.
+    pub fn forget(&self) {
+        self.pushed.store(Amount::default());
+        self.run.store(Amount::default());
     }
 }
 
@@ -188,16 +256,16 @@ pub enum MayWait {
     Yes,
 }
 
-/// See the [module](self). Its atomics are Relaxed: bounds and statistics need no order.
+/// See the [module](self). Its atomics are Relaxed: bounds need no order, and statistics have fences.
 #[derive(Debug)]
 pub struct Backlog {
-    /// What has been reported and waits. In two's complement: what has run may be reported before what was pushed.
-    waiting: CachePadded<SharedAmount>,
+    /// What was pushed, as far as it is reported.
+    pushed: CachePadded<SharedAmount>,
     pub counters: CachePadded<Counters>,
     limit_count: AtomicU64,
     limit_bytes: AtomicU64,
     blocks: AtomicBool,
-    /// `Counters::run` when a throttled caller last timed out.
+    /// The number of `Counters::run` when a throttled caller last timed out.
     progress_at_timeout: AtomicU64,
     /// When the worker began to wait for the grace period that it waits for: nanoseconds of [`now`], or 0.
     waits_since: Unmodelled,
@@ -206,26 +274,22 @@ pub struct Backlog {
     paid_until: Unmodelled,
 }
 
-/// Statistics, part of [`Stats`](crate::rcu::Stats), which explains them.
+/// What has run, as far as it is reported, which may be before it is reported pushed; and statistics, part of
+/// [`Stats`](crate::rcu::Stats), which explains them.
 #[derive(Debug)]
 pub struct Counters {
-    pub run: AtomicU64,
+    run: SharedAmount,
     pub waits: AtomicU64,
     pub overruns: AtomicU64,
-}
-
-/// Returns the value of a word in two's complement, or 0 if it is negative.
-pub fn at_least_zero(word: u64) -> u64 {
-    u64::try_from(word as i64).unwrap_or(0)
 }
 
 impl Backlog {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                waiting: CachePadded::new(SharedAmount::new()),
+                pushed: CachePadded::new(SharedAmount::new()),
                 counters: CachePadded::new(Counters {
-                    run: AtomicU64::new(0),
+                    run: SharedAmount::new(),
                     waits: AtomicU64::new(0),
                     overruns: AtomicU64::new(0),
                 }),
@@ -254,23 +318,33 @@ impl Backlog {
         }
     }
 
-    /// Counts callbacks that were pushed.
-    pub fn add(&self, amount: Amount) {
-        self.waiting.count.fetch_add(amount.count, Relaxed);
-        if amount.unknown != 0 {
-            self.waiting.unknown.fetch_add(amount.unknown, Relaxed);
-        }
-        self.waiting.bytes.fetch_add(amount.bytes, Relaxed);
-    }
-
     /// Counts callbacks that have run.
     pub fn remove(&self, amount: Amount) {
-        self.waiting.count.fetch_sub(amount.count, Relaxed);
-        if amount.unknown != 0 {
-            self.waiting.unknown.fetch_sub(amount.unknown, Relaxed);
-        }
-        self.waiting.bytes.fetch_sub(amount.bytes, Relaxed);
-        self.counters.run.fetch_add(amount.count, Relaxed);
+        // Release: they are found pushed, and not as what an owner has run too; pairs with the first fence in
+        // `all_run`.
+        fence(Release);
+        self.counters.run.fetch_add(amount);
+    }
+
+    /// Returns all that has run, with what the owners have not reported. A statistic; to be read before `all_pushed`.
+    pub fn all_run<'a>(&self, owners: impl Iterator<Item = &'a Unreported>) -> Amount {
+        let mut all = self.counters.run.get();
+        // Acquire: pairs with the Release in `remove`.
+        fence(Acquire);
+        owners.for_each(|owner| all += owner.run.get());
+        // Acquire: pairs with the Release in `Unreported::run`.
+        fence(Acquire);
+        all
+    }
+
+    /// Returns all that was pushed, with what the owners have not reported. A statistic.
+    pub fn all_pushed<'a>(&self, owners: impl Iterator<Item = &'a Unreported>) -> Amount {
+        let mut all = Amount::default();
+        owners.for_each(|owner| all += owner.pushed.get());
+        // Acquire: pairs with the Release in `Unreported::report`.
+        fence(Acquire);
+        all += self.pushed.get();
+        all
     }
 
     /// The worker begins to wait for a grace period.
@@ -294,9 +368,8 @@ impl Backlog {
     }
 
     /// Returns what has been reported and waits.
-    fn waiting(&self) -> Amount {
-        let Amount { count, unknown, bytes } = self.waiting.get();
-        Amount { count: at_least_zero(count), unknown: at_least_zero(unknown), bytes: at_least_zero(bytes) }
+    pub fn waiting(&self) -> Amount {
+        self.pushed.get().without(self.counters.run.get())
     }
 
     /// Returns how many bytes too much wait; 0 if callers need not be throttled.
@@ -335,7 +408,7 @@ impl Backlog {
     /// Counts a caller that is throttled, and returns for how long that may last.
     pub fn begin_wait(&self, wait: MayWait) -> Duration {
         self.counters.waits.fetch_add(1, Relaxed);
-        let no_progress = self.progress_at_timeout.load(Relaxed) == self.counters.run.load(Relaxed);
+        let no_progress = self.progress_at_timeout.load(Relaxed) == self.counters.run.count.load(Relaxed);
         match wait {
             MayWait::Yes if !no_progress => THROTTLE_TIMEOUT,
             _ => self.pace(),
@@ -366,7 +439,7 @@ impl Backlog {
     /// A throttled caller returns, `in_time` or because its time is up. `is_below`: less than the limit waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
         if !in_time && wait == MayWait::Yes {
-            self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);
+            self.progress_at_timeout.store(self.counters.run.count.load(Relaxed), Relaxed);
             self.paid.fetch_max(self.paced(), Relaxed);
         }
         if is_below {
@@ -376,15 +449,10 @@ impl Backlog {
         }
     }
 
-    /// Returns what has been reported and waits, in two's complement.
-    pub fn reported(&self) -> Amount {
-        self.waiting.get()
-    }
-
     /// Forgets what waits, which the parent runs, and what callers have paid for it.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
-        self.waiting.store(Amount::default());
+        self.pushed.store(self.counters.run.get());
         self.end_gp_wait();
         self.progress_at_timeout.store(u64::MAX, Relaxed);
         self.forget_debt();
@@ -404,7 +472,7 @@ mod tests {
     fn paced_callers_keep_the_debt_of_those_that_were_let_go() {
         const SIZE: u64 = 4 << 20;
         let backlog = Backlog::new();
-        let push = || backlog.add(Amount { count: 1, unknown: 0, bytes: SIZE });
+        let push = || backlog.pushed.fetch_add(Amount { count: 1, unknown: 0, bytes: SIZE });
         backlog.set_limits(Limits { bytes: SIZE, ..Limits::default() });
         (0..3).for_each(|_| push());
         // The first one pays for nothing.
@@ -427,12 +495,12 @@ mod tests {
         let backlog = Backlog::new();
         backlog.set_limits(Limits { bytes: SIZE, ..Limits::default() });
         for _ in 0..8 {
-            backlog.add(Amount { count: 1, unknown: 0, bytes: SIZE });
+            backlog.pushed.fetch_add(Amount { count: 1, unknown: 0, bytes: SIZE });
             _ = backlog.pace();
         }
         backlog.end_wait(MayWait::Yes, false, false);
         backlog.reset_in_child();
-        backlog.add(Amount { count: 1, unknown: 0, bytes: 2 * SIZE });
+        backlog.pushed.fetch_add(Amount { count: 1, unknown: 0, bytes: 2 * SIZE });
         assert_eq!(backlog.begin_wait(MayWait::Yes), THROTTLE_TIMEOUT, "callbacks may run yet");
         assert_eq!(backlog.pace(), Duration::from_nanos(MIN_PACED_WAIT));
     }
@@ -442,7 +510,7 @@ mod tests {
         for part in [Amount { count: 25, unknown: 0, bytes: 0 }, Amount { count: 0, unknown: 0, bytes: 25 }] {
             let backlog = Backlog::new();
             backlog.set_limits(Limits { count: 101, bytes: 103, ..Limits::default() });
-            backlog.add(part);
+            backlog.pushed.fetch_add(part);
             assert!(backlog.above_low_mark(), "{part:?}");
             backlog.remove(part);
             assert!(!backlog.above_low_mark(), "{part:?}");

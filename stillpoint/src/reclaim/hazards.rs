@@ -94,7 +94,7 @@ impl Hazards {
         // SAFETY: the holder of the lock is the queue's owner.
         _ = unsafe { self.kept.push(callback.for_worker()) };
         // What is kept does not count.
-        _ = self.kept.take_unreported();
+        self.kept.unreported().forget();
     }
 
     /// Has the worker look at all that is kept now, as soon as it can.

@@ -18,7 +18,7 @@ use crate::grace_period::engine::Denied;
 
 use crate::grace_period::stall;
 use crate::probes::probe;
-use crate::reclaim::backlog::{Amount, MayWait, at_least_zero};
+use crate::reclaim::backlog::MayWait;
 use crate::reclaim::callback::is_any_running;
 #[cfg(not(loom))]
 use crate::reclaim::domain::try_until;
@@ -52,15 +52,6 @@ impl CallbackWorker {
         }
     }
 
-    /// After a push to a queue that is not the calling thread's: counts what was pushed, and reduces the backlog if
-    /// need be.
-    #[cfg(not(loom))]
-    #[cold]
-    pub fn count_pushed(&self, reported: [Amount; 2], queue: &Queue, domain: &dyn RawDomain) {
-        self.count(reported);
-        self.reduce_backlog(queue, domain);
-    }
-
     /// After a push: the owner runs some of its ready callbacks.
     #[cold]
     pub fn reclaim_some(&self, queue: &Queue, domain: &dyn RawDomain) {
@@ -80,7 +71,7 @@ impl CallbackWorker {
         self.reduce_backlog(queue, domain);
     }
 
-    /// After [`count`](Self::count): leads a grace period, throttles the caller, or wakes the worker, if the backlog
+    /// After a report: leads a grace period, throttles the caller, or wakes the worker, if the backlog
     /// requires it.
     #[cold]
     pub fn reduce_backlog(&self, queue: &Queue, domain: &dyn RawDomain) {
@@ -131,14 +122,7 @@ impl CallbackWorker {
     /// Reports to the backlog what the owner of the queue has pushed and run. Also when the thread exits, so that
     /// what it has run does not count for ever.
     pub fn report(&self, queue: &Queue) {
-        self.count(queue.take_unreported());
-    }
-
-    /// Counts what an owner has pushed and run.
-    pub fn count(&self, [added, freed]: [Amount; 2]) {
-        self.backlog.add(added);
-        if freed.count != 0 {
-            self.backlog.remove(freed);
+        if queue.report(&self.backlog) {
             // A throttled caller, or a future, may wait for just these.
             step!("freed-without-notify", self.progress.notify_all());
             step!("freed-without-wake", poller::wake(self.take_limited()));
@@ -197,12 +181,7 @@ impl CallbackWorker {
         let failures = self.failures.load(Relaxed);
         let timeout = self.backlog.begin_wait(wait);
         let id = domain.engine().id();
-        probe!(
-            throttle_start,
-            id.address(),
-            at_least_zero(self.backlog.reported().bytes),
-            timeout.as_nanos() as u64
-        );
+        probe!(throttle_start, id.address(), self.backlog.waiting().bytes, timeout.as_nanos() as u64);
         let _expedite = self.expedite();
         #[cfg_attr(loom, expect(unused_variables))]
         let is_provided = self.provide(domain);

@@ -295,7 +295,7 @@ impl crate::Domain for Domain {
 
     fn flush(&self) -> bool {
         let queues = &self.shared().queues;
-        queues.flush().for_each(|reported| self.work().callbacks.count(reported));
+        queues.report(&self.work().callbacks.backlog);
         _ = try_synchronize(self);
         // One notification is enough: all queues are urgent by now, and the worker looks at all of them.
         (0..queues.count()).any(|index| self.work().callbacks.notify_if_pending(queues.get(index), self))
@@ -360,10 +360,10 @@ impl RawDomain for Domain {
 
     fn defer(&self, callback: Callback) {
         let callbacks = &self.work().callbacks;
-        let (queue, reported) = self.shared().queues.push(callback);
+        let (queue, has_reported) = self.shared().queues.push(callback, &callbacks.backlog);
         callbacks.notify(self);
-        if let Some(reported) = reported {
-            callbacks.count_pushed(reported, queue, self);
+        if has_reported {
+            callbacks.reduce_backlog(queue, self);
         }
     }
 

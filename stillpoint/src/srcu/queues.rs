@@ -11,7 +11,7 @@ use core::array;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::reclaim::backlog::Amount;
+use crate::reclaim::backlog::Backlog;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::queue::{PushAction, Queue};
 use crate::sync::{CachePadded, ForkSafe, LazyBox, Mutex};
@@ -75,24 +75,28 @@ impl StripedQueues {
         &self.stripes()[index].queue
     }
 
-    /// Pushes to the calling thread's queue. Returns that queue, and what must be reported to the backlog, if it is
-    /// time for that.
-    pub fn push(&self, callback: Callback) -> (&Queue, Option<[Amount; 2]>) {
+    /// Pushes to the calling thread's queue, and reports to the backlog if it is time for that. Returns that queue,
+    /// and `true` if it has reported.
+    pub fn push(&self, callback: Callback, backlog: &Backlog) -> (&Queue, bool) {
         let stripes = self.0.get_or_make(Stripe::all);
         let Stripe { push_lock, queue } = &*stripes[own_stripe()];
         // No code of the program runs under the lock.
         let _guard = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the holder of the lock is the queue's owner.
-        let action = unsafe { queue.push(callback.for_worker()) };
-        (queue, (action == PushAction::Flush).then(|| queue.take_unreported()))
+        let reports = unsafe { queue.push(callback.for_worker()) } == PushAction::Flush;
+        if reports {
+            // The worker runs all callbacks of these queues, and reports them.
+            queue.report(backlog);
+        }
+        (queue, reports)
     }
 
-    /// Returns what must be reported to the backlog.
-    pub fn flush(&self) -> impl Iterator<Item = [Amount; 2]> {
-        self.stripes().iter().map(|stripe| {
+    /// Reports all that was pushed.
+    pub fn report(&self, backlog: &Backlog) {
+        for stripe in self.stripes() {
             let _guard = stripe.push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            stripe.queue.take_unreported()
-        })
+            stripe.queue.report(backlog);
+        }
     }
 
     /// Forgets all callbacks, which the parent runs.

@@ -35,7 +35,7 @@
 //! |---|---|---|
 //! | `tail` | owner | callbacks pushed |
 //! | `worker_end` | owner | the position after the last callback that the owner must not run |
-//! | `added`, `freed` | owner | what the owner has pushed and run since its last report to the backlog |
+//! | `unreported` | owner | what the owner has pushed and run since its last report to the backlog |
 //! | `completed` | consumer | callbacks that have run |
 //! | `claim` | all | [`FREE`] or [`CLAIMED`] |
 //! | others | consumer | as shown |
@@ -61,12 +61,12 @@ pub mod front;
 use self::front::{BLOCK, Block, CLAIMED, Claim, FREE, Front, OwnerBlocks};
 use crate::grace_period::engine::GpCookie;
 use crate::readers::any::AnyEngine;
-use crate::reclaim::backlog::{Amount, SharedAmount};
+use crate::reclaim::backlog::{Amount, Backlog, Unreported};
 use crate::reclaim::callback::Callback;
 use crate::slots::protected::Protected;
 use crate::sync::{AtomicU64, CachePadded, Ordering::*, const_unless_loom, now, spin_loop};
 
-/// Bytes after which the owner flushes, however few the callbacks; it also flushes after each block.
+/// Bytes after which the owner flushes, however few the callbacks; it also flushes after each [`BLOCK`].
 const FLUSH_BYTES: u64 = 64 << 10;
 /// The owner runs as many of its ready callbacks in as many pushes, so that what it frees is what it allocates next:
 /// the C library keeps seven pieces of a size within easy reach.
@@ -87,7 +87,7 @@ pub enum PushAction {
     None,
     /// Run [`STEP`] of its ready callbacks.
     ReclaimSome,
-    /// Run ready callbacks, and report to the backlog: after a block of callbacks, or most that count as many.
+    /// Run ready callbacks, and report to the backlog: after callbacks that count as a block, or many bytes.
     Flush,
 }
 
@@ -114,8 +114,7 @@ pub struct Queue {
 struct OwnerSide {
     tail: AtomicU64,
     worker_end: AtomicU64,
-    added: SharedAmount,
-    freed: SharedAmount,
+    unreported: Unreported,
     /// Ready callbacks that the owner has left for its next steps; some may have run since.
     ready: AtomicU64,
     /// What the owner has reported since its last own grace period, and what it must have for the next one.
@@ -143,8 +142,7 @@ impl Queue {
                 owner: CachePadded::new(OwnerSide {
                     tail: AtomicU64::new(0),
                     worker_end: AtomicU64::new(0),
-                    added: SharedAmount::new(),
-                    freed: SharedAmount::new(),
+                    unreported: Unreported::new(),
                     ready: AtomicU64::new(0),
                     since_gp: AtomicU64::new(0),
                     gp_interval: AtomicU64::new(0),
@@ -183,7 +181,7 @@ impl Queue {
         // Relaxed, as all loads here: only the owner writes these.
         let tail = owner.tail.load(Relaxed);
         let amount = Amount::of(&callback);
-        let bytes = owner.added.add(amount);
+        let [count, bytes] = owner.unreported.push(amount);
         if !callback.may_run_on_owner() {
             owner.worker_end.store(tail + 1, Relaxed);
         }
@@ -192,9 +190,9 @@ impl Queue {
         // Release: publishes the callback, and all that the owner did before, such as unpublishing what the callback
         // frees; pairs with the Acquire in `tail`.
         owner.tail.store(tail + 1, Release);
-        if bytes >= FLUSH_BYTES || tail % BLOCK + amount.count >= BLOCK {
+        if bytes >= FLUSH_BYTES || count >= BLOCK {
             PushAction::Flush
-        } else if tail % STEP == STEP - 1 && owner.ready.load(Relaxed) != 0 {
+        } else if count % STEP < amount.count && owner.ready.load(Relaxed) != 0 {
             PushAction::ReclaimSome
         } else {
             PushAction::None
@@ -219,23 +217,23 @@ impl Queue {
         self.owner.gp_interval.store(interval, Relaxed);
     }
 
-    /// For the owner: returns what it has pushed and what it has run since the last call.
-    pub fn take_unreported(&self) -> [Amount; 2] {
-        let [added, freed] = [&self.owner.added, &self.owner.freed].map(SharedAmount::take);
+    /// For the owner: reports what it has pushed and what it has run since the last call. Returns `true` if it has run
+    /// callbacks.
+    pub fn report(&self, backlog: &Backlog) -> bool {
+        let [pushed, run] = self.owner.unreported.report(backlog);
         // Relaxed: only the owner accesses it.
-        self.owner.since_gp.store(self.owner.since_gp.load(Relaxed) + added.count, Relaxed);
-        [added, freed]
+        self.owner.since_gp.store(self.owner.since_gp.load(Relaxed) + pushed, Relaxed);
+        run != 0
     }
 
-    /// Returns what the owner has pushed and run since the last report. A statistic: the numbers may be of different
-    /// moments.
-    pub fn unreported(&self) -> [Amount; 2] {
-        [&self.owner.added, &self.owner.freed].map(SharedAmount::get)
+    /// Returns what the owner has pushed and run since the last report, which only the owner may change.
+    pub fn unreported(&self) -> &Unreported {
+        &self.owner.unreported
     }
 
     /// Returns `true` if the owner has run so much more than it has pushed that it should report.
     pub fn has_freed_much(&self) -> bool {
-        self.owner.freed.bytes() >= self.owner.added.bytes() + FLUSH_BYTES / 16
+        self.owner.unreported.has_run_more(FLUSH_BYTES / 16)
     }
 
     /// Claims the front if it is free.
@@ -314,7 +312,7 @@ impl Queue {
         claim.with(|consumer| consumer.advance(&self.front, engine));
         // SAFETY: this is the owner, and the consumer gives up the block (4).
         let keep = |block| unsafe { self.owner.blocks.keep(block) };
-        let count = |amount: Amount| _ = self.owner.freed.add(amount);
+        let count = |amount: Amount| self.owner.unreported.run(amount);
         claim.run(
             (&self.owner.blocks, engine.id()),
             [limit, u64::MAX],
@@ -349,7 +347,7 @@ impl Queue {
     pub unsafe fn reset_in_child(&self) {
         let OwnerSide { tail, worker_end, ready, gp_interval, blocks, .. } = &*self.owner;
         [tail, worker_end, ready, gp_interval].iter().for_each(|position| position.store(0, Relaxed));
-        self.take_unreported();
+        self.owner.unreported.forget();
         // SAFETY: the caller's contract.
         unsafe {
             blocks.reset_in_child();
