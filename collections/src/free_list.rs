@@ -12,16 +12,22 @@
 //!
 //! Only entries are collected that have no destructor but the library's [list](stillpoint::rcu::known_heap_bytes) of
 //! types that own memory and nothing else. So no code of the program waits for a batch to be full, and none runs, or
-//! panics, where a batch is dropped. Nor are those of a domain that is made at run time, or has hazard pointers, or
-//! of another domain than the others of the batch: they are retired one by one, and freed.
+//! panics, where a batch is dropped. Nor are those of a domain that is made at run time, or has hazard pointers: they
+//! are retired one by one, and freed.
+//!
+//! A thread that removes entries of one size in several domains collects those of one domain, and retires the others
+//! one by one. It changes to another domain when it has removed more in others than in that one since the batch began
+//! (Boyer and Moore's majority vote), so few batches are sealed with few entries, whatever the order.
 //!
 //! # Bounds
 //!
-//! - A thread has at most one batch of each size that is not sealed, with less than [`OPEN_BYTES`] of memory, what
-//!   the entries own included. It seals them when it exits.
+//! - A thread has at most one batch of each size that is not sealed. Those of all sizes have less than
+//!   [`OPEN_BYTES`] of memory, what the entries own included, besides the batches themselves. It seals them when it
+//!   exits.
 //! - It has at most one batch of free memory of each size, and only of sizes that it has allocated: not so the worker
 //!   of a domain. They go to the depot when it exits.
-//! - The depot has at most [`DEPOT_BYTES`]. What has no room is freed.
+//! - The depot has at most [`DEPOT_BYTES`]. If that is too little, it frees batches of the size of which it has most:
+//!   so a size that the program does not use any more leaves room to others.
 //! - Batches that are sealed count towards the limits of the domain, with their bytes and the number of their
 //!   entries.
 //!
@@ -46,7 +52,7 @@ use core::mem::{MaybeUninit, needs_drop};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::alloc::{Layout, dealloc};
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use stillpoint::rcu::{DeferOptions, Global};
@@ -59,7 +65,7 @@ const WORD: usize = 8;
 const SIZES: usize = 16;
 /// Entries of a batch: with the rest it has a KiB.
 const ENTRIES: usize = 61;
-/// Bytes above which a batch is sealed before it is full.
+/// Bytes above which a thread seals its batches before they are full.
 const OPEN_BYTES: usize = 16 << 10;
 /// The most memory in the depot.
 const DEPOT_BYTES: usize = 4 << 20;
@@ -75,12 +81,14 @@ struct Piece {
 /// Memory of one size.
 struct Batch {
     next: *mut Batch,
-    index: u32,
+    index: u16,
+    /// Until it is sealed: entries of other domains that the thread has removed meanwhile.
+    others: u16,
     len: u32,
     /// Until it is sealed: the bytes, with those that the values own; the domain, and what seals it there.
     bytes: usize,
     domain: TypeId,
-    seal: unsafe fn(*mut Batch),
+    seal: unsafe fn(*mut Batch, DeferOptions),
     pieces: [MaybeUninit<Piece>; ENTRIES],
 }
 
@@ -97,6 +105,8 @@ struct Lists {
     lists: [List; SIZES],
     /// An empty batch, or null.
     spare: Cell<*mut Batch>,
+    /// The bytes of all that is not sealed.
+    open_bytes: Cell<usize>,
 }
 
 thread_local! {
@@ -110,21 +120,22 @@ thread_local! {
                 }
             }; SIZES],
             spare: Cell::new(ptr::null_mut()),
+            open_bytes: Cell::new(0),
         }
     };
 }
 
 /// Free memory for all threads.
 struct Depot {
-    /// Lists of batches.
+    /// Lists of batches, and the bytes of each.
     first: [*mut Batch; SIZES],
-    bytes: usize,
+    bytes: [usize; SIZES],
 }
 
 // SAFETY: it has the only pointers to its batches (3), of which any thread may use the memory.
 unsafe impl Send for Depot {}
 
-static DEPOT: Mutex<Depot> = Mutex::new(Depot { first: [ptr::null_mut(); SIZES], bytes: 0 });
+static DEPOT: Mutex<Depot> = Mutex::new(Depot { first: [ptr::null_mut(); SIZES], bytes: [0; SIZES] });
 /// A bit for each size of which the depot has memory: a hint, changed under the lock.
 static STOCKED: AtomicU32 = AtomicU32::new(0);
 
@@ -204,6 +215,7 @@ impl Batch {
         Box::into_raw(Box::new(Self {
             next: ptr::null_mut(),
             index: 0,
+            others: 0,
             len: 0,
             bytes: 0,
             domain,
@@ -248,13 +260,24 @@ impl Batch {
     ///
     /// The caller has the batch (3), which is not empty, and of the domain `D`. That has no size, and a value.
     #[cold]
-    unsafe fn seal<D: Domain>(batch: *mut Self) {
+    unsafe fn seal<D: Domain>(batch: *mut Self, options: DeferOptions) {
         // SAFETY: the caller's contract.
         let (domain, count, bytes) =
             unsafe { (NonNull::<D>::dangling().as_ref(), (*batch).len as u8, (*batch).bytes) };
-        let options = DeferOptions::new().run_on_retiring_thread().count(count);
+        let options = options.run_on_retiring_thread().count(count);
         // SAFETY: `retire` was called for each of the entries.
-        unsafe { domain.retire_raw_with(batch.cast(), bytes, drop_batch, options) };
+        unsafe { domain.retire_raw_with(batch.cast(), size_of::<Self>() + bytes, drop_batch, options) };
+    }
+
+    /// Returns the bytes of a batch of free memory, and of its memory.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the batch (3).
+    unsafe fn all_bytes(batch: *mut Self) -> usize {
+        // SAFETY: the caller's contract.
+        let (index, len) = unsafe { ((*batch).index as usize, (*batch).len as usize) };
+        size_of::<Self>() + len * (index + 1) * WORD
     }
 }
 
@@ -288,40 +311,64 @@ unsafe fn drop_batch(batch: *mut ()) {
 impl Depot {
     /// Takes a batch of free memory, if the depot has one.
     fn take(index: usize) -> Option<*mut Batch> {
-        let mut depot = DEPOT.try_lock().ok()?;
-        let batch = Some(depot.first[index]).filter(|batch| !batch.is_null())?;
-        // SAFETY: the depot has the batch (3).
-        depot.first[index] = unsafe { (*batch).next };
-        depot.bytes -= Self::bytes(index);
-        if depot.first[index].is_null() {
-            STOCKED.fetch_and(!(1 << index), Relaxed);
-        }
-        Some(batch)
+        DEPOT.try_lock().ok()?.pop(index)
     }
 
-    /// Adds a batch, or frees it if there is no room.
+    /// Adds a batch, and frees others if there is no room.
     ///
     /// # Safety
     ///
     /// The caller has the batch (3), and it has no values.
     unsafe fn give(index: usize, batch: *mut Batch) {
-        if let Ok(mut depot) = DEPOT.try_lock() {
-            if depot.bytes + Self::bytes(index) <= DEPOT_BYTES {
-                depot.bytes += Self::bytes(index);
-                // SAFETY: the caller's contract.
-                unsafe { (*batch).next = depot.first[index] };
-                depot.first[index] = batch;
-                STOCKED.fetch_or(1 << index, Relaxed);
-                return;
+        let mut unused = batch;
+        // SAFETY: the caller's contract; the depot has what it pops, and then this function.
+        unsafe {
+            // An empty one is of no use.
+            if let (1.., Ok(mut depot)) = ((*batch).len, DEPOT.try_lock()) {
+                depot.push(index, batch);
+                unused = ptr::null_mut();
+                while depot.bytes.iter().sum::<usize>() > DEPOT_BYTES {
+                    let largest = (0..SIZES).max_by_key(|&index| depot.bytes[index]);
+                    let Some(other) = largest.and_then(|index| depot.pop(index)) else { break };
+                    (*other).next = unused;
+                    unused = other;
+                }
+            } else {
+                (*batch).next = ptr::null_mut();
+            }
+            // Without the lock.
+            while !unused.is_null() {
+                let next = (*unused).next;
+                Batch::free(unused);
+                unused = next;
             }
         }
-        // SAFETY: the caller's contract.
-        unsafe { Batch::free(batch) };
     }
 
-    /// Returns the most that a batch has.
-    const fn bytes(index: usize) -> usize {
-        size_of::<Batch>() + ENTRIES * (index + 1) * WORD
+    /// # Safety
+    ///
+    /// The caller has the batch (3), and it is one of free memory.
+    unsafe fn push(&mut self, index: usize, batch: *mut Batch) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            self.bytes[index] += Batch::all_bytes(batch);
+            (*batch).next = self.first[index];
+        }
+        self.first[index] = batch;
+        STOCKED.fetch_or(1 << index, Relaxed);
+    }
+
+    fn pop(&mut self, index: usize) -> Option<*mut Batch> {
+        let batch = Some(self.first[index]).filter(|batch| !batch.is_null())?;
+        // SAFETY: the depot has the batch (3).
+        unsafe {
+            self.bytes[index] -= Batch::all_bytes(batch);
+            self.first[index] = (*batch).next;
+        }
+        if self.first[index].is_null() {
+            STOCKED.fetch_and(!(1 << index), Relaxed);
+        }
+        Some(batch)
     }
 }
 
@@ -379,16 +426,59 @@ impl Lists {
         }
         // SAFETY: (2), (3); a batch with `ENTRIES` is sealed.
         let batch = unsafe { &mut *list.open.get() };
-        let is_of_domain = batch.domain == TypeId::of::<D>();
-        if is_of_domain {
-            batch.push(piece);
-            batch.bytes += bytes;
-            if batch.len as usize == ENTRIES || batch.bytes >= OPEN_BYTES {
-                // SAFETY: the list gives it up.
-                unsafe { Batch::seal::<D>(list.open.replace(ptr::null_mut())) };
+        if batch.domain != TypeId::of::<D>() {
+            // SAFETY: the caller's contract.
+            return unsafe { self.add_of_other::<D>(index, piece, bytes) };
+        }
+        batch.push(piece);
+        batch.bytes += bytes;
+        let (is_full, open_bytes) = (batch.len as usize == ENTRIES, self.open_bytes.get() + bytes);
+        self.open_bytes.set(open_bytes);
+        if open_bytes >= OPEN_BYTES {
+            self.seal_all(DeferOptions::new());
+        } else if is_full {
+            self.seal(list, DeferOptions::new());
+        }
+        true
+    }
+
+    /// [`add_removed`](Self::add_removed), where the batch is of another domain. That is sealed if it is not that of
+    /// most entries.
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    #[cold]
+    unsafe fn add_of_other<D: Domain>(&self, index: usize, piece: Piece, bytes: usize) -> bool {
+        let list = &self.lists[index];
+        // SAFETY: (2), (3)
+        let batch = unsafe { &mut *list.open.get() };
+        batch.others += 1;
+        if u32::from(batch.others) <= batch.len {
+            return false;
+        }
+        self.seal(list, DeferOptions::new());
+        // Again, as callbacks that have run may have removed entries too.
+        // SAFETY: the caller's contract.
+        unsafe { self.add_removed::<D>(index, piece, bytes) }
+    }
+
+    /// Seals the open batch, if there is one.
+    #[cold]
+    fn seal(&self, list: &List, options: DeferOptions) {
+        let batch = list.open.replace(ptr::null_mut());
+        if !batch.is_null() {
+            // SAFETY: (3): the list gives it up. An open batch is not empty.
+            unsafe {
+                self.open_bytes.set(self.open_bytes.get() - (*batch).bytes);
+                ((*batch).seal)(batch, options);
             }
         }
-        is_of_domain
+    }
+
+    #[cold]
+    fn seal_all(&self, options: DeferOptions) {
+        self.lists.iter().for_each(|list| self.seal(list, options));
     }
 
     /// Returns an empty batch of a domain.
@@ -398,7 +488,8 @@ impl Lists {
             NonNull::new(self.spare.replace(ptr::null_mut())).map_or_else(Batch::new, NonNull::as_ptr);
         // SAFETY: (2), (3)
         unsafe {
-            (*batch).index = index as u32;
+            (*batch).index = index as u16;
+            (*batch).others = 0;
             (*batch).domain = TypeId::of::<D>();
             (*batch).seal = Batch::seal::<D>;
         }
@@ -418,16 +509,12 @@ impl Lists {
 impl Drop for Lists {
     fn drop(&mut self) {
         for (index, list) in self.lists.iter().enumerate() {
-            let take = |batch: &Cell<*mut Batch>| {
-                let batch = batch.replace(ptr::null_mut());
-                (!batch.is_null()).then_some(batch)
-            };
-            // SAFETY: (3): the lists give their batches up. An open batch is not empty.
-            unsafe {
-                // A panic, if there is no memory to register the thread again, leaks the batch.
-                let seal = |batch: *mut Batch| _ = catch_unwind(|| ((*batch).seal)(batch));
-                take(&list.open).into_iter().for_each(seal);
-                take(&list.free).into_iter().for_each(|batch| Depot::give(index, batch));
+            // A panic, if there is no memory to register the thread again, leaks the batch.
+            _ = catch_unwind(AssertUnwindSafe(|| self.seal(list, DeferOptions::new().push_only())));
+            let free = list.free.replace(ptr::null_mut());
+            if !free.is_null() {
+                // SAFETY: (3): the list gives it up.
+                unsafe { Depot::give(index, free) };
             }
         }
         let spare = self.spare.replace(ptr::null_mut());
@@ -441,6 +528,7 @@ impl Drop for Lists {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::alloc::alloc;
     use std::sync::atomic::AtomicUsize;
     use std::thread;
 
@@ -473,24 +561,100 @@ mod tests {
         assert_eq!(DROPS.load(Relaxed), 6);
     }
 
+    stillpoint::domain! { struct Other; }
+
+    /// Removes an entry of `N` words that has a heap of `heap` bytes, in `domain`.
+    fn remove<const N: usize>(domain: &impl Domain, heap: usize) {
+        // SAFETY: it comes from a box, and no other thread has it.
+        unsafe { retire(domain, Box::into_raw(new([0_u64; N])), heap) };
+    }
+
+    /// Runs `test` in a thread of its own, with the open batch of each size.
+    fn with_open<const N: usize>(test: impl FnOnce(&dyn Fn() -> Option<&'static Batch>) + Send) {
+        let run = || {
+            // SAFETY: the batch is this thread's, which does not change it meanwhile.
+            test(&|| LISTS.with(|lists| unsafe { lists.lists[N - 1].open.get().as_ref() }));
+        };
+        thread::scope(|scope| scope.spawn(run).join().expect("no panic"));
+    }
+
     #[test]
-    fn depot_keeps_no_more_than_its_bytes() {
-        const INDEX: usize = 9;
-        let all = if cfg!(miri) { 10 } else { 2 * DEPOT_BYTES / Depot::bytes(INDEX) };
-        for _ in 0..all {
-            let (batch, memory) = (Batch::new(), Box::into_raw(Box::new([0_u64; INDEX + 1])).cast());
-            // SAFETY: the batch is this thread's.
-            unsafe {
-                (*batch).index = INDEX as u32;
-                (*batch).push(Piece { memory, drop: None });
-                Depot::give(INDEX, batch);
+    fn batch_gives_way_to_a_domain_of_more_entries() {
+        with_open::<14>(|open| {
+            let _guard = Other::enter();
+            let before = Other.stats();
+            remove::<14>(&Other, 0);
+            remove::<14>(&Global, 0);
+            assert!(open().is_some_and(|batch| batch.domain == TypeId::of::<Other>() && batch.len == 1));
+            (0..ENTRIES / 2).for_each(|_| remove::<14>(&Global, 0));
+            assert!(open().is_some_and(|batch| batch.domain == TypeId::of::<Global>()));
+            // What was sealed counts, with the batch itself.
+            let after = Other.stats();
+            assert_eq!(after.queued - before.queued, 1);
+            assert_eq!(after.queued_bytes - before.queued_bytes, (size_of::<Batch>() + 14 * WORD) as u64);
+            // A few others do not hurt.
+            for _ in 0..ENTRIES / 3 {
+                remove::<14>(&Other, 0);
+                remove::<14>(&Global, 0);
+                assert!(open().is_none_or(|batch| batch.domain == TypeId::of::<Global>()));
             }
-            assert!(DEPOT.lock().expect("no panic").bytes <= DEPOT_BYTES);
+        });
+    }
+
+    #[test]
+    fn batches_of_all_sizes_share_a_bound() {
+        with_open::<15>(|open| {
+            remove::<15>(&Global, OPEN_BYTES / 2);
+            assert!(open().is_some());
+            remove::<16>(&Global, OPEN_BYTES / 2);
+            assert!(open().is_none());
+            LISTS.with(|lists| {
+                assert!(lists.lists.iter().all(|list| list.open.get().is_null()));
+                assert_eq!(lists.open_bytes.get(), 0);
+            });
+        });
+    }
+
+    /// Returns a batch of one piece of free memory.
+    fn batch_of_one(index: usize) -> *mut Batch {
+        // SAFETY: the layout has a size; the batch is this thread's.
+        unsafe {
+            let memory = alloc(Layout::from_size_align_unchecked((index + 1) * WORD, WORD)).cast();
+            let batch = Batch::new();
+            (*batch).index = index as u16;
+            (*batch).push(Piece { memory, drop: None });
+            batch
         }
-        while let Some(batch) = Depot::take(INDEX) {
-            // SAFETY: as above.
-            unsafe { Batch::free(batch) };
+    }
+
+    /// The first size has all of the depot, and then no more than the second one.
+    #[test]
+    fn depot_keeps_no_more_than_its_bytes_and_has_room_for_each_size() {
+        const INDICES: [usize; 2] = [9, 10];
+        let all = if cfg!(miri) { 10 } else { 2 * DEPOT_BYTES / size_of::<Batch>() };
+        for index in INDICES {
+            for _ in 0..all {
+                // SAFETY: the batch is this thread's.
+                unsafe { Depot::give(index, batch_of_one(index)) };
+            }
+            // SAFETY: as above; an empty one.
+            unsafe { Depot::give(index, Batch::new()) };
         }
-        assert_eq!(STOCKED.load(Relaxed) & 1 << INDEX, 0);
+        let has = INDICES.map(|index| DEPOT.lock().expect("no panic").bytes[index]);
+        assert!(has.iter().sum::<usize>() <= DEPOT_BYTES);
+        if !cfg!(miri) {
+            assert!(has.iter().all(|bytes| *bytes > DEPOT_BYTES / 3), "{has:?}");
+        }
+        for index in INDICES {
+            while let Some(batch) = Depot::take(index) {
+                // SAFETY: as above.
+                unsafe {
+                    assert_eq!((*batch).len, 1);
+                    Batch::free(batch);
+                }
+            }
+            assert_eq!(STOCKED.load(Relaxed) & 1 << index, 0);
+        }
+        assert_eq!(INDICES.map(|index| DEPOT.lock().expect("no panic").bytes[index]), [0; 2]);
     }
 }

@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -160,6 +161,42 @@ fn removed_entries_are_freed_but_for_a_bounded_rest() {
         let kept = BYTES.load(Relaxed) - before;
         assert!(kept < 5 << 20, "{kept} bytes");
     }
+}
+
+/// Destructors of the program may use thread-local variables that are gone then.
+#[test]
+fn exit_with_removed_entries_runs_no_destructors_of_the_program() {
+    use stillpoint::Domain as _;
+
+    thread_local! { static POOL: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) }; }
+    static LATE: AtomicIsize = AtomicIsize::new(0);
+    struct Pooled(u64);
+    impl Drop for Pooled {
+        fn drop(&mut self) {
+            if POOL.try_with(|pool| pool.borrow_mut().push(self.0)).is_err() {
+                LATE.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    let _alone = ALONE.lock();
+    let map = HashMap::new();
+    let run = || {
+        for key in 0..60 {
+            map.insert(key, key, &rcu::enter());
+            map.remove(&key, &rcu::enter());
+        }
+        // It goes before what the map has in the thread, as it comes later.
+        POOL.with_borrow_mut(|pool| pool.reserve(1000));
+        let options = rcu::DeferOptions::new().run_on_retiring_thread();
+        (0..70).for_each(|at| rcu::Global.retire_with(Box::new(Pooled(at)), options));
+        (0..2).for_each(|_| rcu::synchronize());
+    };
+    for _ in 0..20 {
+        thread::scope(|scope| scope.spawn(run).join().expect("no panic"));
+    }
+    rcu::barrier();
+    assert_eq!(LATE.load(Relaxed), 0);
 }
 
 /// The child has the last removals of the thread that forks, and perhaps a depot that another has locked. It has a map

@@ -127,7 +127,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     #[track_caller]
     fn call_with<F: FnOnce() + Send + 'static>(&self, f: F, options: DeferOptions) {
         let heap = options.heap(known_of_captures::<F>);
-        self.defer(Callback::call(f, heap).counted(options.count));
+        defer(self, Callback::call(f, heap), options);
     }
 
     /// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
@@ -238,7 +238,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
         let heap = options.heap(|| Some(0));
         // SAFETY: the caller's contract; callbacks run after a grace period.
         let callback = unsafe { Callback::drop_raw(pointer, bytes, heap, drop_fn, options.local) };
-        self.defer(callback.counted(options.count));
+        defer(self, callback, options);
     }
 
     /// Runs or hands over what the calling thread has deferred. Returns `true` if any of it is left.
@@ -491,5 +491,13 @@ pub(crate) unsafe fn retire<T: ?Sized + 'static>(
     let heap = options.heap(|| options::known(unsafe { &*value.as_ptr() }));
     // SAFETY: the caller's contract; callbacks run after a grace period.
     let callback = unsafe { Callback::free(value, value.bytes(), heap, options.local) };
-    domain.defer(callback.counted(options.count));
+    defer(domain, callback, options);
+}
+
+#[inline]
+#[track_caller]
+fn defer(domain: &impl RawDomain, callback: Callback, options: DeferOptions) {
+    // What is kept counts as one: hazard pointers protect the address that is retired, not the values of a batch.
+    let count = if options.count == 1 || domain.hazards().is_some() { 1 } else { options.count };
+    domain.defer(callback.counted(count, options.push_only));
 }

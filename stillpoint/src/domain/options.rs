@@ -29,6 +29,7 @@ pub struct DeferOptions {
     pub(crate) local: bool,
     pub(crate) heap: Heap,
     pub(crate) count: u8,
+    pub(crate) push_only: bool,
 }
 
 impl Default for DeferOptions {
@@ -51,7 +52,7 @@ impl DeferOptions {
     /// No options: what the value owns depends on its
     /// [type](crate::rcu::Limits#what-a-value-counts-for).
     pub const fn new() -> Self {
-        Self { local: false, heap: Heap::ByType, count: 1 }
+        Self { local: false, heap: Heap::ByType, count: 1, push_only: false }
     }
 
     /// Allows the thread that retires the value to run its destructor, in a later call of
@@ -81,12 +82,19 @@ impl DeferOptions {
     }
 
     /// Counts as `count` values, at most 128: for what frees a batch of them
-    /// ([`retire_raw_with`](crate::Domain::retire_raw_with)).
+    /// ([`retire_raw_with`](crate::Domain::retire_raw_with)). In a domain with hazard pointers it counts as one: they
+    /// protect the address that is retired, not the values of a batch.
     ///
     /// Data structures that collect what they remove, and retire many nodes by one call, do that for less. The thread
     /// that retires a batch does what it otherwise does after 64 values, such as running what is ready.
     pub const fn count(self, count: u8) -> Self {
         Self { count, ..self }
+    }
+
+    /// Makes the call run no destructors or callbacks: for destructors of thread-local variables, where those of others
+    /// may be gone.
+    pub const fn push_only(self) -> Self {
+        Self { push_only: true, ..self }
     }
 
     /// Returns the heap bytes, or `None` if they are unknown. `by_type`: what is known of the type.

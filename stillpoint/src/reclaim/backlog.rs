@@ -61,7 +61,8 @@ const PACED_UNKNOWN_BYTES: u64 = 1 << 10;
 ///
 /// Callers above them block, or go on ([`blocks`](Self::blocks)). The bound is not exact: each thread may add up to
 /// 64 callbacks, or 64 KiB, or one value, before it notices; and what it adds inside a section, before it blocks on
-/// leaving it. It is not enforced in callbacks.
+/// leaving it. It is not enforced in callbacks. Entries that were removed from maps of `stillpoint-collections` count
+/// when the thread retires a batch of them: it may have 16 KiB before.
 ///
 /// # What a value counts for
 ///

@@ -24,7 +24,7 @@ pub struct Callback {
     run: Run,
     data: Data,
     /// The bytes that count towards the limits; below them one less than what it counts as, and the flags from
-    /// [`UNKNOWN`] to [`VALUE`].
+    /// [`UNKNOWN`] to [`PUSH_ONLY`].
     weight_and_flags: u64,
 }
 
@@ -52,8 +52,10 @@ const RAW: u64 = 4;
 const FREE_ONLY: u64 = 8;
 /// The pointer in `data` is that of a value, which hazard pointers may protect.
 const VALUE: u64 = 16;
+/// The call that defers it runs no others.
+const PUSH_ONLY: u64 = 32;
 /// Where the count begins, and where the bytes.
-const COUNT: u32 = 5;
+const COUNT: u32 = 6;
 const BYTES: u32 = COUNT + 7;
 /// The most that a callback counts as.
 const MAX_COUNT: u64 = 1 << (BYTES - COUNT);
@@ -167,11 +169,18 @@ impl Callback {
         (self.weight_and_flags >> COUNT) % MAX_COUNT + 1
     }
 
-    /// The same callback, which counts as `count`, 1 until now.
+    /// The same callback, which counts as `count`, 1 until now. `push_only`: the call that defers it runs no others.
     #[inline(always)]
-    pub fn counted(self, count: u8) -> Self {
+    pub fn counted(self, count: u8, push_only: bool) -> Self {
         let more = u64::from(count.saturating_sub(1)).min(MAX_COUNT - 1);
-        Self { weight_and_flags: self.weight_and_flags | more << COUNT, ..self }
+        let flag = u64::from(push_only) * PUSH_ONLY;
+        Self { weight_and_flags: self.weight_and_flags | more << COUNT | flag, ..self }
+    }
+
+    /// Returns `true` if the call that defers it runs no others.
+    #[inline(always)]
+    pub fn is_push_only(&self) -> bool {
+        self.weight_and_flags & PUSH_ONLY != 0
     }
 
     /// Returns `true` if it may free more than that.

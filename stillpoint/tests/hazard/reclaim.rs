@@ -189,3 +189,19 @@ fn future_of_a_barrier_ends_although_a_thread_registers() {
         drop(stay);
     });
 }
+
+/// A pointer protects the address only, not the values of a batch.
+#[test]
+fn batch_counts_as_one_value_and_stays_while_it_is_protected() {
+    own!(hazard Own, DROPS);
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let mut pointer = HazardPointer::new();
+    pointer.protect(&value);
+    value.replace(Tracked(&DROPS)).retire_with(DeferOptions::new().count(50));
+    assert_eq!(Own.stats().queued, 1);
+    until(|| Own.stats().protected == 1);
+    assert_eq!(Own.stats().queued, 1);
+    drop(pointer);
+    until(|| Own.stats().queued == 0);
+    assert_eq!(DROPS.load(Acquire), 1);
+}

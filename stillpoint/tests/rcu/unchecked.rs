@@ -54,6 +54,46 @@ fn batch_counts_as_many_values_until_it_has_run() {
     assert_eq!([Own.stats().queued, Own.stats().done], [0, all]);
 }
 
+/// However few the batches are.
+#[test]
+fn batches_count_towards_the_limit_after_64_values() {
+    own!(Own, DROPS);
+    Own.set_limits(Limits { count: 80, blocks: false, ..Limits::default() });
+    let guard = Own::enter();
+    for below in [true, true, false] {
+        // SAFETY: the counter lives for ever.
+        unsafe { Own.retire_raw_with(pointer(&DROPS), 8, count, LOCAL.count(30)) };
+        assert_eq!(Own.is_below_limit(), below);
+    }
+    drop(guard);
+    Own.barrier();
+}
+
+#[test]
+fn call_that_only_pushes_runs_no_destructors() {
+    thread_local! { static HERE: Cell<usize> = const { Cell::new(0) }; }
+    own!(Own);
+    /// # Safety
+    ///
+    /// None.
+    unsafe fn here(_: *mut ()) {
+        HERE.set(HERE.get() + 1);
+    }
+    let retire = |options| {
+        // SAFETY: it does not use the pointer.
+        (0..200).for_each(|_| unsafe { Own.retire_raw_with(ptr::null_mut(), 8, here, options) });
+        Own.synchronize();
+    };
+    (0..5).for_each(|_| retire(LOCAL.push_only()));
+    assert_eq!(HERE.get(), 0);
+    // The worker may take what is ready.
+    until(|| {
+        retire(LOCAL);
+        HERE.get() != 0
+    });
+    Own.barrier();
+}
+
 #[test]
 fn raw_pointer_needs_no_allocation() {
     own!(Own, DROPS);

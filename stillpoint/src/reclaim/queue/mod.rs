@@ -185,12 +185,15 @@ impl Queue {
         if !callback.may_run_on_owner() {
             owner.worker_end.store(tail + 1, Relaxed);
         }
+        let is_push_only = callback.is_push_only();
         // SAFETY: the caller's contract; the consumer does not access the position before `tail` covers it.
         unsafe { owner.blocks.write(tail, callback) };
         // Release: publishes the callback, and all that the owner did before, such as unpublishing what the callback
         // frees; pairs with the Acquire in `tail`.
         owner.tail.store(tail + 1, Release);
-        if bytes >= FLUSH_BYTES || count >= BLOCK {
+        if is_push_only {
+            PushAction::None
+        } else if bytes >= FLUSH_BYTES || count >= BLOCK {
             PushAction::Flush
         } else if count % STEP < amount.count && owner.ready.load(Relaxed) != 0 {
             PushAction::ReclaimSome
