@@ -86,7 +86,8 @@ echo "-- without leaks"
 # Tests in which no thread of the library starts: an idle one outlives the program, and counts as a leak.
 export MIRIFLAGS=$flags
 run stillpoint rcu below_the_alignment gives_the_new_pointer_back shared_and_back without_size
-cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint-collections --lib free_list
+cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint-collections --lib free_list -- \
+    --skip batch
 # Not in children, which cannot be started. Threads that migrate have nothing to migrate to.
 MIRIFLAGS="$flags -Zmiri-env-set=STILLPOINT_TEST_CHILD=1" run stillpoint percpu arc:: ref_count:: --skip fork_child \
     --skip while_threads_migrate --skip registered_and_unregistered
@@ -94,6 +95,7 @@ echo "-- with threads of the library"
 export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
 run stillpoint rcu atomic:: pointer:: unchecked:: barriers::barrier_with \
     handles::destructors_may --skip raw_pointer_needs_no_allocation
+cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint-collections --lib batch
 run stillpoint qsbr handle::grace_period_waits handle::late_handle_drop
 run stillpoint srcu guard::clones_are_handles guard::dropped_task
 run stillpoint hazard node_at_the_address
