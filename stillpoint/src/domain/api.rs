@@ -494,7 +494,8 @@ pub(crate) unsafe fn retire<T: ?Sized + 'static>(
     defer(domain, callback, options);
 }
 
-#[inline]
+// In each caller, which knows the options.
+#[inline(always)]
 #[track_caller]
 fn defer(domain: &impl RawDomain, callback: Callback, options: DeferOptions) {
     // What is kept counts as one: hazard pointers protect the address that is retired, not the values of a batch.
