@@ -97,7 +97,7 @@ run stillpoint rcu atomic:: pointer:: unchecked:: barriers::barrier_with \
     handles::destructors_may --skip raw_pointer_needs_no_allocation
 cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package stillpoint-collections --lib batch
 run stillpoint qsbr handle::grace_period_waits handle::late_handle_drop
-run stillpoint srcu guard::clones_are_handles guard::dropped_task
+run stillpoint srcu guard::owned_guard guard::guard_outliving guard::handles_of
 run stillpoint hazard node_at_the_address
 run stillpoint loom_structures stack list
 echo "-- atomic Arcs"
