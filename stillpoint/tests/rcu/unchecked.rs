@@ -81,10 +81,10 @@ fn call_that_only_pushes_runs_no_destructors() {
     }
     let retire = |options| {
         // SAFETY: it does not use the pointer.
-        (0..200).for_each(|_| unsafe { Own.retire_raw_with(ptr::null_mut(), 8, here, options) });
+        (0..70).for_each(|_| unsafe { Own.retire_raw_with(ptr::null_mut(), 8, here, options) });
         Own.synchronize();
     };
-    (0..5).for_each(|_| retire(LOCAL.push_only()));
+    (0..3).for_each(|_| retire(LOCAL.push_only()));
     assert_eq!(HERE.get(), 0);
     // The worker may take what is ready.
     until(|| {
