@@ -111,7 +111,8 @@ impl Amount {
     /// What a callback counts as.
     #[inline(always)]
     pub fn of(callback: &Callback) -> Self {
-        Self { count: callback.count(), unknown: callback.is_unknown().into(), bytes: callback.bytes() }
+        let count = callback.count();
+        Self { count, unknown: if callback.is_unknown() { count } else { 0 }, bytes: callback.bytes() }
     }
 
     /// Returns what is left without `run`, which may be more.

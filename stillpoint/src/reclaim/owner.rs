@@ -67,6 +67,7 @@ impl CallbackWorker {
         // More than it has pushed, so that the queue becomes shorter.
         self.run_own(queue, domain, if self.backlog.above_low_mark() { 2 * BLOCK } else { STEP + 1 });
         self.report(queue);
+        queue.flushes();
         // Only now: a destructor that has run may have begun a section, or ended one.
         self.reduce_backlog(queue, domain);
     }

@@ -87,6 +87,7 @@ impl StripedQueues {
         if reports {
             // The worker runs all callbacks of these queues, and reports them.
             queue.report(backlog);
+            queue.flushes();
         }
         (queue, reports)
     }

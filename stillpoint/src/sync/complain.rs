@@ -3,10 +3,9 @@
 use core::fmt;
 use std::io::Write;
 
-/// Writes `stillpoint: ` and the message, in one call, so that no other output comes in between. Unlike `eprintln!`,
-/// which panics if it cannot write.
+/// Writes `stillpoint: ` and the message, under the lock of the standard error, so that no other thread's output comes
+/// in between. Allocates nothing; and unlike `eprintln!` does not panic if it cannot write.
 #[cold]
 pub fn complain(message: fmt::Arguments<'_>) {
-    let text = format!("stillpoint: {message}\n");
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = writeln!(std::io::stderr().lock(), "stillpoint: {message}");
 }

@@ -111,6 +111,19 @@ fn number_of_unknown_values_is_bounded_behind_a_stalled_reader() {
         Closures.call(move || drop(table));
     });
     assert!(closures <= UNKNOWN, "{closures} closures wait");
+    stillpoint::domain! { struct Batches; }
+    let batches = retired_until_throttled(&Batches, section_elsewhere::<Batches>(), || {
+        unsafe fn free(table: *mut ()) {
+            // SAFETY: it comes from `into_raw`, below.
+            drop(unsafe { Box::from_raw(table.cast::<Table>()) });
+        }
+        let table = Box::into_raw(Box::new(Table::new())).cast();
+        // SAFETY: as above.
+        unsafe {
+            Batches.retire_raw_with(table, 0, free, DeferOptions::new().unknown_heap_bytes().count(16))
+        };
+    });
+    assert!(batches <= UNKNOWN / 16, "{batches} batches of 16 wait");
 }
 
 #[test]

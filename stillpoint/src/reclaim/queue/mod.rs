@@ -115,6 +115,8 @@ struct OwnerSide {
     tail: AtomicU64,
     worker_end: AtomicU64,
     unreported: Unreported,
+    /// What the owner has reported since it last flushed.
+    since_flush: AtomicU64,
     /// Ready callbacks that the owner has left for its next steps; some may have run since.
     ready: AtomicU64,
     /// What the owner has reported since its last own grace period, and what it must have for the next one.
@@ -143,6 +145,7 @@ impl Queue {
                     tail: AtomicU64::new(0),
                     worker_end: AtomicU64::new(0),
                     unreported: Unreported::new(),
+                    since_flush: AtomicU64::new(0),
                     ready: AtomicU64::new(0),
                     since_gp: AtomicU64::new(0),
                     gp_interval: AtomicU64::new(0),
@@ -193,7 +196,7 @@ impl Queue {
         owner.tail.store(tail + 1, Release);
         if is_push_only {
             PushAction::None
-        } else if bytes >= FLUSH_BYTES || count >= BLOCK {
+        } else if bytes >= FLUSH_BYTES || owner.since_flush.load(Relaxed) + count >= BLOCK {
             PushAction::Flush
         } else if count % STEP < amount.count && owner.ready.load(Relaxed) != 0 {
             PushAction::ReclaimSome
@@ -224,9 +227,17 @@ impl Queue {
     /// callbacks.
     pub fn report(&self, backlog: &Backlog) -> bool {
         let [pushed, run] = self.owner.unreported.report(backlog);
-        // Relaxed: only the owner accesses it.
-        self.owner.since_gp.store(self.owner.since_gp.load(Relaxed) + pushed, Relaxed);
+        // Relaxed: only the owner accesses these.
+        for since in [&self.owner.since_flush, &self.owner.since_gp] {
+            since.store(since.load(Relaxed) + pushed, Relaxed);
+        }
         run != 0
+    }
+
+    /// The owner has reported, and is throttled if too much waits: not so after each report.
+    pub fn flushes(&self) {
+        // Relaxed: only the owner accesses it.
+        self.owner.since_flush.store(0, Relaxed);
     }
 
     /// Returns what the owner has pushed and run since the last report, which only the owner may change.
@@ -348,8 +359,10 @@ impl Queue {
     /// The calling thread is the only one in the process, as after a fork, and inside none of these methods.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self) {
-        let OwnerSide { tail, worker_end, ready, gp_interval, blocks, .. } = &*self.owner;
-        [tail, worker_end, ready, gp_interval].iter().for_each(|position| position.store(0, Relaxed));
+        let OwnerSide { tail, worker_end, since_flush, ready, gp_interval, blocks, .. } = &*self.owner;
+        [tail, worker_end, since_flush, ready, gp_interval]
+            .iter()
+            .for_each(|position| position.store(0, Relaxed));
         self.owner.unreported.forget();
         // SAFETY: the caller's contract.
         unsafe {
