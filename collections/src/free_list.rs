@@ -435,9 +435,9 @@ impl Lists {
         let (is_full, open_bytes) = (batch.len as usize == ENTRIES, self.open_bytes.get() + bytes);
         self.open_bytes.set(open_bytes);
         if open_bytes >= OPEN_BYTES {
-            self.seal_all(DeferOptions::new());
+            self.lists.iter().for_each(|list| self.seal(list, Some(TypeId::of::<D>())));
         } else if is_full {
-            self.seal(list, DeferOptions::new());
+            self.seal(list, Some(TypeId::of::<D>()));
         }
         true
     }
@@ -457,28 +457,25 @@ impl Lists {
         if u32::from(batch.others) <= batch.len {
             return false;
         }
-        self.seal(list, DeferOptions::new());
-        // Again, as callbacks that have run may have removed entries too.
+        self.seal(list, None);
         // SAFETY: the caller's contract.
         unsafe { self.add_removed::<D>(index, piece, bytes) }
     }
 
-    /// Seals the open batch, if there is one.
+    /// Seals the open batch, if there is one. Callbacks run only if it is of `domain`, that of the caller's entry: a
+    /// section of the caller would hold up those of another domain, and be held up by them.
     #[cold]
-    fn seal(&self, list: &List, options: DeferOptions) {
+    fn seal(&self, list: &List, domain: Option<TypeId>) {
         let batch = list.open.replace(ptr::null_mut());
         if !batch.is_null() {
             // SAFETY: (3): the list gives it up. An open batch is not empty.
             unsafe {
                 self.open_bytes.set(self.open_bytes.get() - (*batch).bytes);
-                ((*batch).seal)(batch, options);
+                let options = DeferOptions::new();
+                let is_of_caller = domain == Some((*batch).domain);
+                ((*batch).seal)(batch, if is_of_caller { options } else { options.push_only() });
             }
         }
-    }
-
-    #[cold]
-    fn seal_all(&self, options: DeferOptions) {
-        self.lists.iter().for_each(|list| self.seal(list, options));
     }
 
     /// Returns an empty batch of a domain.
@@ -510,7 +507,7 @@ impl Drop for Lists {
     fn drop(&mut self) {
         for (index, list) in self.lists.iter().enumerate() {
             // A panic, if there is no memory to register the thread again, leaks the batch.
-            _ = catch_unwind(AssertUnwindSafe(|| self.seal(list, DeferOptions::new().push_only())));
+            _ = catch_unwind(AssertUnwindSafe(|| self.seal(list, None)));
             let free = list.free.replace(ptr::null_mut());
             if !free.is_null() {
                 // SAFETY: (3): the list gives it up.

@@ -38,9 +38,9 @@
 //! # Blocking
 //!
 //! An online thread that does not report keeps every grace period of the domain from ending: memory is not freed, and
-//! [`synchronize`](crate::Domain::synchronize) blocks. So code that may block, or runs for long without reading, belongs in [`Handle::offline`]:
-//! I/O, sleeps, waits for locks and condition variables, joins. A thread deadlocks if it waits online for a lock
-//! whose holder waits for a grace period.
+//! [`synchronize`](crate::Domain::synchronize) blocks. So code that may block, or runs for long without reading,
+//! belongs in [`Handle::offline`]: I/O, sleeps, waits for locks and condition variables, joins. A thread deadlocks if
+//! it waits online for a lock whose holder waits for a grace period.
 //!
 //! ```
 //! use std::sync::Mutex;
