@@ -10,10 +10,10 @@
 //! Neighbours in time stay neighbours in memory, so where entries are removed in the order of their insertion, the
 //! processor fetches the next entry to remove before it is asked for.
 //!
-//! Only entries are collected that have no destructor but the library's [list](stillpoint::rcu::known_heap_bytes) of
-//! types that own memory and nothing else. So no code of the program waits for a batch to be full, and none runs, or
-//! panics, where a batch is dropped. Nor are those of a domain that is made at run time, or has hazard pointers: they
-//! are retired one by one, and freed.
+//! Only entries are collected whose destructor does nothing but free memory, by the library's
+//! [list](stillpoint::rcu::known_heap_bytes) of types. So no code of the program waits for a batch to be full, and
+//! none runs, or panics, where a batch is dropped. Entries of a domain that is made at run time, or has hazard
+//! pointers, are not collected: they are retired one by one, and freed.
 //!
 //! A thread that removes entries of one size in several domains collects those of one domain, and retires the others
 //! one by one. It changes to another domain when it has removed more in others than in that one since the batch began
@@ -258,7 +258,8 @@ impl Batch {
     ///
     /// # Safety
     ///
-    /// The caller has the batch (3), which is not empty, and of the domain `D`. That has no size, and a value.
+    /// The caller has the batch (3), which is not empty, and of the domain `D`. `D` is a type without size, and a
+    /// value of it exists.
     #[cold]
     unsafe fn seal<D: Domain>(batch: *mut Self, options: DeferOptions) {
         // SAFETY: the caller's contract.

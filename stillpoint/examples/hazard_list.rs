@@ -124,8 +124,8 @@ impl List {
         }
     }
 
-    /// Calls `f`, which may take any time, with each key that is there all the time, and maybe with others. They
-    /// ascend.
+    /// Calls `f`, which may take any time, with each key that is there all the time, and maybe with others, in
+    /// ascending order.
     pub(crate) fn for_each(&self, mut f: impl FnMut(u64)) {
         let Position { mut previous, mut current, .. } = self.find(0);
         while let Some(&Node { key, .. }) = current.get().as_ref() {
@@ -133,7 +133,8 @@ impl List {
             mem::swap(&mut previous, &mut current);
             if current.protect(link(self, &previous)).tag() == REMOVED {
                 // Behind a node that is removed, nodes may have been freed: its key says where to continue.
-                Position { previous, current, .. } = self.find(key + 1);
+                let Some(next) = key.checked_add(1) else { return };
+                Position { previous, current, .. } = self.find(next);
             }
         }
     }

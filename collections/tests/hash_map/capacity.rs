@@ -69,11 +69,12 @@ fn table_that_cannot_be_allocated_changes_nothing() {
     for key in 0..1000 {
         map.insert(key, key, &guard);
     }
+    // What could not be reserved does not keep the table from growing.
     map.reserve(0, &guard);
     assert!(map.capacity(&guard) > capacity);
     assert_eq!(map.iter(&guard).count(), 1000);
     let capacity = map.capacity(&guard);
-    // More than the address space; and more than the kernel maps, but for Miri, which panics.
+    // Too large for the address space, and for the kernel. Miri panics at the second.
     let sizes: &[usize] = if cfg!(miri) { &[usize::MAX] } else { &[usize::MAX, 1 << 56] };
     for &size in sizes {
         let error = map.try_reserve(size, &guard).expect_err("too large");

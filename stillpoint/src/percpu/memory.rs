@@ -18,10 +18,10 @@
 //!    first word of CPU 0. The owner makes them zero before it gives the object back.
 //! 2. An owner gives an object back when no section reads or writes it any more, and none will ([`super::words`]). So
 //!    a block whose objects are all free can be unmapped.
-//! 3. A block is in the list of its size if it has free objects and owned ones. If it has none of either, its owners
-//!    or the `spare` of the size have its address.
-//! 4. All is changed under one lock. A thread that has it calls nothing, so only a signal handler can find that its
-//!    own thread has it. The handler goes without: it gets no object, and loses one that it gives back.
+//! 3. A block is in the list of its size if it has free objects and owned ones. Only its owners have the address of
+//!    a full block, and only `spare` that of one without owned objects.
+//! 4. All is changed under one lock. A thread that has it calls nothing but `publish`, so only a signal handler can
+//!    find that its own thread has it. The handler goes without: it gets no object, and loses one that it gives back.
 //! 5. A thread that forks holds the lock meanwhile, so that the child finds it free, and the lists complete.
 
 use core::alloc::Layout;
@@ -43,7 +43,7 @@ use crate::sys::rseq::possible_cpus;
 /// The words of an area.
 const WORDS: usize = STRIDE / size_of::<u64>();
 
-/// The words of CPU 0 that the header takes, and no object has on other CPUs.
+/// The words that the header takes on CPU 0. On other CPUs no object has them.
 const HEADER: usize = 16;
 
 const _: () = assert!(size_of::<Block>() <= HEADER * size_of::<u64>());
@@ -83,13 +83,13 @@ unsafe impl Send for Lists {}
 
 static LISTS: Mutex<Lists> = Mutex::new(Lists::new());
 
-/// What the calling thread has of the lock.
+/// How the calling thread holds the lock.
 #[derive(Debug, Clone, Copy)]
 enum Lock {
     Free,
     /// It changes the lists.
     Changes,
-    /// It forks; so many forks, as the handler of a signal that interrupts one may fork.
+    /// It forks. The number counts forks that are nested, as the handler of a signal that interrupts one may fork.
     Forks(usize),
 }
 

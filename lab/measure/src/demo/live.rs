@@ -94,7 +94,7 @@ impl Live {
                 while event::poll(next.saturating_duration_since(Instant::now()))? {
                     let Event::Key(key) = event::read()? else { continue };
                     if key.kind == KeyEventKind::Press && !self.press(key) {
-                        return Ok(());
+                        return running.stop();
                     }
                 }
                 // A key may have chosen another store.

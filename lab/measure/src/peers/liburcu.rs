@@ -110,11 +110,6 @@ impl ReadSide for Readers {
         // SAFETY: the thread is registered, as a reader is not `Send`; the slot points at a live number.
         unsafe { ffi::lab_urcu_read(black_box(&self.0).0.as_ptr(), n) }
     }
-
-    fn load_many(&self, reader: &Reader, n: u32) -> u64 {
-        let _section = reader.enter();
-        self.read(reader, n)
-    }
 }
 
 impl GracePeriods for Readers {

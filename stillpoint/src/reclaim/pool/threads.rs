@@ -69,12 +69,6 @@ pub(super) fn try_submit(task: Task) -> Result<(), Task> {
     POOL.get().assign(task).or_else(start_worker)
 }
 
-/// Tries to start a thread for the timer, if none could be started for it. Returns `true` if it is still wanted.
-pub fn retry() -> bool {
-    let pool = POOL.get();
-    may_want_timer() && if pool.must_wait() { pool.is_timer_wanted() } else { pool.retry_timer(try_submit) }
-}
-
 /// Returns `true` if a thread could not be started, and the timer may be wanted. Takes one load.
 pub fn may_want_timer() -> bool {
     // Relaxed: as in `start_worker`.

@@ -5,8 +5,8 @@
 //!
 //! # The timer
 //!
-//! A worker that finds nothing but what hazard pointers keep *parks* its domain, and so does a thread that must not
-//! start a worker, or cannot, or must not sleep: it leaves a task here that resumes at a certain time, and the
+//! A domain is *parked* if only hazard pointers keep what is in its queues, or if its thread must not sleep, or must
+//! not start a worker, or cannot: a task here resumes it at a certain time, and until then it has the
 //! [state](crate::reclaim::worker::state) `PARKED` or `RETRYING`. A task of the pool, the *timer*, sleeps until the
 //! first of these times. It hands the tasks that are due to another one, the *runner*, which runs one after the
 //! other, and sleeps for no reader: it tries grace periods. Both stay while there are tasks, so that no threads start
@@ -14,19 +14,19 @@
 //! as long as it likes: then the timer starts a further one.
 //!
 //! So there are at most *three threads more than CPUs*: the timer, the idle worker, and a runner; plus one for each
-//! runner that runs code of the program for longer than [`PATIENCE`], and one for each that [resigns](resign) and
-//! sleeps for readers, because they overlap: attempts would never end that domain's grace period. While there are
+//! runner that runs code of the program for longer than [`PATIENCE`], and one for each that [resigns](resign): where
+//! readers overlap all the time, attempts alone would not end a grace period, so it sleeps for them. While there are
 //! threads beyond the three, fewer domains have one.
 //!
-//! Tasks run in the order of their times. A domain that is parked for want of a worker is due [`HEAD_START`] ago, so
-//! that it comes before grace periods that are tried again, even if those are late. These are tried the less often
-//! the more domains are parked ([`RETRY_SHARE`]).
+//! Tasks run in the order of their times. A domain that is parked for want of a worker gets a time [`HEAD_START`] in
+//! the past, so that it comes before grace periods that are tried again, even if those are late. These are tried the
+//! less often the more domains are parked ([`RETRY_SHARE`]).
 //!
 //! 1. One lock orders all decisions. While a domain is parked, the pool has a timer, or wants one: that takes the
 //!    lock again before it stops, and it ends only if no domain is parked.
 //! 2. A parked domain has one task at most, with the time for which it was parked. Whichever thread takes the task
 //!    out of the map runs it or drops it, outside the lock.
-//! 3. The lock is not held by a thread that holds the pool's: only the other way round.
+//! 3. A thread may take the pool's lock while it holds this one, but never the reverse.
 //!
 //! # Fork
 //!
@@ -154,6 +154,24 @@ pub fn resign() -> bool {
     may_resign
 }
 
+/// Tries to start a thread for the timer, if none could be started for it. Returns `true` if it is still wanted.
+pub fn retry() -> bool {
+    let pool = POOL.get();
+    if !may_want_timer() {
+        return false;
+    }
+    if pool.must_wait() {
+        return pool.is_timer_wanted();
+    }
+    let is_wanted = pool.retry_timer(try_submit);
+    if is_wanted {
+        // A runner that has gone to sleep meanwhile may be the timer.
+        let timer = TIMER.get();
+        timer.resume(&mut timer.lock());
+    }
+    is_wanted
+}
+
 /// Forgets the workers: the child of a fork has none. Tasks that the parent's workers run, or were about to, and
 /// those of parked domains will not run in the child unless they are submitted again.
 ///
@@ -188,7 +206,7 @@ struct Parked {
     in_code: u64,
     /// One of them has nothing to do, and waits until it is resumed.
     waits: bool,
-    /// How often one has been resumed. It may see that only after another one has begun to wait.
+    /// How often one has been resumed. It may see this only after another one has begun to wait.
     resumes: u64,
     /// When a runner last took a task, or was last started.
     last_progress: u64,
@@ -246,7 +264,7 @@ impl Timer {
         // A runner that has gone to sleep meanwhile may be the timer.
         self.resume(&mut self.lock());
         self.be_runner(|| while is_runner() && self.run_one(now) {});
-        // If another runner is blocked, there is no thread for a further one to wait for.
+        // The next timer acts at once: it must not wait for a runner that is blocked.
         self.lock().last_progress = 0;
         ControlFlow::Break(())
     }

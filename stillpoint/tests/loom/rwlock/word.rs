@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A lock that no thread reads for long stays in word mode, or returns to it. The first slow read opens the gate.
+/// Word mode ends by reads, and a write returns to it. The first slow read opens the gate.
 struct Word;
 
 impl Policy for Word {
@@ -71,7 +71,7 @@ fn writers_in_word_mode_exclude_each_other() {
 
 /// Refutes: word-mode-left-unseen, RawRw::leave_word:Release
 #[test]
-fn reader_counts_where_the_end_of_word_mode_tells() {
+fn reader_is_counted_where_writers_look_after_word_mode() {
     check(0, 3, || {
         let guarded = Guarded::<StaysShut>::word();
         let upgradable = |guarded: &Guarded<_>| {
