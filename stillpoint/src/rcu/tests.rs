@@ -170,8 +170,12 @@ fn handlers_may_read_where_destructors_keep_guards() {
         GUARD.set(Some(Own::enter()));
         retire_much();
     };
-    check_all(prepare, || drop(GUARD.take()), read_once);
-    assert_ne!(KEPT.swap(0, Relaxed), 0);
+    // Or the worker is faster than the thread, and runs all destructors.
+    let has_kept = (0..50).any(|_| {
+        check_all(prepare, || drop(GUARD.take()), read_once);
+        KEPT.swap(0, Relaxed) != 0
+    });
+    assert!(has_kept);
 }
 
 /// As the destructors of a thread do. Later sections register the thread again, and release the reader.

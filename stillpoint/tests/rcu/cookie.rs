@@ -60,11 +60,13 @@ fn started_cookies_share_grace_periods() {
     assert!(others.iter().all(|other| *other > first));
     drop(guard);
     until(|| others.iter().all(|other| other.is_elapsed()));
-    assert_eq!(Own.stats().grace_periods, 2);
+    let before = Own.stats().grace_periods;
+    // Three, if the poller had begun another one when the last of them was started.
+    assert!(before <= 3, "{before}");
     // A superfluous grace period of the poller would come before this one.
     let last = GracePeriod::start_in(Own);
     until(|| last.is_elapsed());
-    assert_eq!(Own.stats().grace_periods, 3);
+    assert_eq!(Own.stats().grace_periods, before + 1);
 }
 
 #[test]
