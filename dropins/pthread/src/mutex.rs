@@ -38,7 +38,7 @@ const DESTROYED: i32 = -1;
 unsafe fn plain<'a>(mutex: *mut pthread_mutex_t) -> Option<&'a Mutex> {
     // SAFETY: the caller's contract.
     let mutex = unsafe { &*mutex.cast::<Mutex>() };
-    // Relaxed: whoever shares the mutex has initialized it before.
+    // Relaxed: the threads that share the mutex have initialized it before.
     let kind = mutex.kind.load(Relaxed) & !ELISION;
     matches!(kind, libc::PTHREAD_MUTEX_NORMAL | libc::PTHREAD_MUTEX_ADAPTIVE_NP).then_some(mutex)
 }
