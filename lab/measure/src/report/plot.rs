@@ -15,24 +15,24 @@ const SIZE: (u32, u32) = (440, 250);
 const LETTER: u32 = 7;
 const NAME: i32 = 13;
 
-/// The colours by their names in `plot.css`, which has others for a dark screen.
-const PALETTE: [(&str, RGBColor); 12] = [
-    ("ours", RGBColor(0x00, 0x5f, 0xae)),
-    ("quiet", RGBColor(0x62, 0x6a, 0x73)),
-    ("rule", RGBColor(0xdd, 0xe1, 0xe5)),
-    ("p0", RGBColor(0xb3, 0x40, 0x0a)),
-    ("p1", RGBColor(0x00, 0x79, 0x5a)),
-    ("p2", RGBColor(0xa4, 0x48, 0x7f)),
-    ("p3", RGBColor(0x96, 0x69, 0x0a)),
-    ("p4", RGBColor(0x5b, 0x6d, 0xd0)),
-    ("p5", RGBColor(0x2b, 0x2f, 0x33)),
-    ("p6", RGBColor(0x7a, 0x52, 0x30)),
-    ("p7", RGBColor(0x5a, 0x8a, 0x1f)),
-    ("p8", RGBColor(0x8b, 0x93, 0x9b)),
+/// Colours on light paper, and what replaces each on a dark screen: ours, that of words, that of lines, and the peers'.
+const PALETTE: [(RGBColor, &str); 12] = [
+    (RGBColor(0x00, 0x5f, 0xae), "#6cbcff"),
+    (RGBColor(0x62, 0x6a, 0x73), "#9aa3ac"),
+    (RGBColor(0xdd, 0xe1, 0xe5), "#2d3339"),
+    (RGBColor(0xb3, 0x40, 0x0a), "#f28c5b"),
+    (RGBColor(0x00, 0x79, 0x5a), "#3fc79d"),
+    (RGBColor(0xa4, 0x48, 0x7f), "#e39bc8"),
+    (RGBColor(0x96, 0x69, 0x0a), "#e2b14c"),
+    (RGBColor(0x5b, 0x6d, 0xd0), "#a5b0f5"),
+    (RGBColor(0x2b, 0x2f, 0x33), "#f4f5f6"),
+    (RGBColor(0x7a, 0x52, 0x30), "#cfa27c"),
+    (RGBColor(0x5a, 0x8a, 0x1f), "#a9d66b"),
+    (RGBColor(0x8b, 0x93, 0x9b), "#858e97"),
 ];
-const OUR: RGBColor = PALETTE[0].1;
-const QUIET: RGBColor = PALETTE[1].1;
-const RULE: RGBColor = PALETTE[2].1;
+const OUR: RGBColor = PALETTE[0].0;
+const QUIET: RGBColor = PALETTE[1].0;
+const RULE: RGBColor = PALETTE[2].0;
 const PEER: usize = 3;
 const PEERS: usize = 9;
 /// Where the first row of dots begins.
@@ -77,11 +77,17 @@ pub(super) fn draw(plot: &Plot) -> String {
     };
     draw(&canvas, plot).expect("a text takes what is drawn");
     drop(canvas);
-    for (name, RGBColor(r, g, b)) in PALETTE {
-        svg = svg.replace(&format!("#{r:02X}{g:02X}{b:02X}"), &format!("var(--{name})"));
+    // Attributes have the light colours, for programs that know no style sheets.
+    let mut dark = String::from("svg>rect:first-of-type{fill:#14171a}");
+    for (RGBColor(r, g, b), color) in PALETTE {
+        dark += &format!(
+            "[fill='#{r:02X}{g:02X}{b:02X}']{{fill:{color}}}[stroke='#{r:02X}{g:02X}{b:02X}']{{stroke:{color}}}\n"
+        );
     }
-    let paper = r#"<rect width="100%" height="100%" fill="var(--paper)"/>"#;
-    let style = format!(">\n<style>\n{}</style>\n{paper}", include_str!("plot.css"));
+    let style = format!(
+        ">\n<style>:root{{color-scheme:light dark}}\n@media (prefers-color-scheme:dark){{{dark}}}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>"
+    );
     svg.replace('\n', "").replace("<text", "\n<text").replacen('>', &style, 1) + "\n"
 }
 
@@ -119,7 +125,7 @@ fn draw_on(canvas: &DrawingArea<SVGBackend<'_>, Shift>, Plot { axes, curves, .. 
     for place in order {
         let Curve { system, points } = &curves[place];
         let is_ours = system == OURS;
-        let color = if is_ours { OUR } else { PALETTE[PEER + place % PEERS].1 };
+        let color = if is_ours { OUR } else { PALETTE[PEER + place % PEERS].0 };
         if let [point] = points[..] {
             chart.draw_series([Circle::new(point, 3, color.filled())])?;
         }
@@ -165,7 +171,7 @@ fn draw_rows(canvas: &DrawingArea<SVGBackend<'_>, Shift>, Plot { axes, rows, cur
             names.push(name);
             names.len() - 1
         });
-        let color = [PALETTE[PEER].1, PALETTE[PEER + 1].1, OUR][place % 3];
+        let color = [PALETTE[PEER].0, PALETTE[PEER + 1].0, OUR][place % 3];
         write(canvas, name, (96 + 110 * place as i32, 28), color)?;
         for &(row, ratio) in points {
             canvas.draw(&Circle::new((x(panel, ratio), y(row as usize)), 3, color.filled()))?;
@@ -220,7 +226,7 @@ mod tests {
             ">60<",
             "<polyline",
             "<circle",
-            "var(--ours)",
+            "[fill='#005FAE']{fill:#6cbcff}",
             "xmlns=",
             "prefers-color-scheme",
         ] {
