@@ -46,51 +46,22 @@
 //! period of the batch begins after all of its entries are unlinked. Batches go from one thread to the next through
 //! the queue and the lock of the depot, which order what the threads do; nothing here needs an ordering of its own.
 
+mod depot;
+
 use core::any::TypeId;
 use core::cell::Cell;
 use core::mem::{MaybeUninit, needs_drop};
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::alloc::{Layout, dealloc};
+use core::sync::atomic::Ordering::Relaxed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 
-use stillpoint::rcu::{DeferOptions, Global};
+use stillpoint::rcu::DeferOptions;
 
+use self::depot::{Batch, Depot, ENTRIES, Piece, SIZES, STOCKED, WORD};
 use crate::sync::Domain;
 
-/// Bytes by which sizes differ.
-const WORD: usize = 8;
-/// Sizes that have a list.
-const SIZES: usize = 16;
-/// Entries of a batch: with the rest it has a KiB.
-const ENTRIES: usize = 61;
 /// Bytes above which a thread seals its batches before they are full.
 const OPEN_BYTES: usize = 16 << 10;
-/// The most memory in the depot.
-const DEPOT_BYTES: usize = 4 << 20;
-
-/// Memory of a batch.
-#[derive(Clone, Copy)]
-struct Piece {
-    memory: *mut (),
-    /// What drops the value, if there is one, and that needs it.
-    drop: Option<unsafe fn(*mut ())>,
-}
-
-/// Memory of one size.
-struct Batch {
-    next: *mut Batch,
-    index: u16,
-    /// Until it is sealed: entries of other domains that the thread has removed meanwhile.
-    others: u16,
-    len: u32,
-    /// Until it is sealed: the bytes, with those that the values own; the domain, and what seals it there.
-    bytes: usize,
-    domain: TypeId,
-    seal: unsafe fn(*mut Batch, DeferOptions),
-    pieces: [MaybeUninit<Piece>; ENTRIES],
-}
 
 /// The batches of a size, each of which may be null.
 struct List {
@@ -124,20 +95,6 @@ thread_local! {
         }
     };
 }
-
-/// Free memory for all threads.
-struct Depot {
-    /// Lists of batches, and the bytes of each.
-    first: [*mut Batch; SIZES],
-    bytes: [usize; SIZES],
-}
-
-// SAFETY: it has the only pointers to its batches (3), of which any thread may use the memory.
-unsafe impl Send for Depot {}
-
-static DEPOT: Mutex<Depot> = Mutex::new(Depot { first: [ptr::null_mut(); SIZES], bytes: [0; SIZES] });
-/// A bit for each size of which the depot has memory: a hint, changed under the lock.
-static STOCKED: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the list of the memory of values of a type.
 const fn index_of<T>() -> Option<usize> {
@@ -209,77 +166,20 @@ unsafe fn drop_value<T>(value: *mut ()) {
     unsafe { value.cast::<T>().drop_in_place() };
 }
 
-impl Batch {
-    fn new() -> *mut Self {
-        let (pieces, domain) = ([const { MaybeUninit::uninit() }; ENTRIES], TypeId::of::<Global>());
-        Box::into_raw(Box::new(Self {
-            next: ptr::null_mut(),
-            index: 0,
-            others: 0,
-            len: 0,
-            bytes: 0,
-            domain,
-            seal: Self::seal::<Global>,
-            pieces,
-        }))
-    }
-
-    #[inline(always)]
-    fn push(&mut self, piece: Piece) {
-        self.pieces[self.len as usize].write(piece);
-        self.len += 1;
-    }
-
-    #[inline(always)]
-    fn pop(&mut self) -> Option<Piece> {
-        self.len = self.len.checked_sub(1)?;
-        // SAFETY: written by `push`.
-        Some(unsafe { self.pieces[self.len as usize].assume_init() })
-    }
-
-    /// Frees the memory.
-    ///
-    /// # Safety
-    ///
-    /// The caller has the batch (3), and it has no values.
-    unsafe fn free(batch: *mut Self) {
-        // SAFETY: the caller's contract; it comes from `new`.
-        let mut batch = unsafe { Box::from_raw(batch) };
-        while let Some(piece) = batch.pop() {
-            // SAFETY: (1); the alignment is a power of two.
-            unsafe {
-                let layout = Layout::from_size_align_unchecked((batch.index as usize + 1) * WORD, WORD);
-                dealloc(piece.memory.cast(), layout);
-            }
-        }
-    }
-
-    /// Retires a batch of removed entries.
-    ///
-    /// # Safety
-    ///
-    /// The caller has the batch (3), which is not empty, and of the domain `D`. `D` is a type without size, and a
-    /// value of it exists.
-    #[cold]
-    unsafe fn seal<D: Domain>(batch: *mut Self, options: DeferOptions) {
-        // SAFETY: the caller's contract.
-        let (domain, count, bytes) =
-            unsafe { (NonNull::<D>::dangling().as_ref(), (*batch).len as u8, (*batch).bytes) };
-        let options = options.run_on_retiring_thread().count(count);
-        // SAFETY: `retire` was called for each of the entries.
-        unsafe { domain.retire_raw_with(batch.cast(), size_of::<Self>() + bytes, drop_batch, options) };
-    }
-
-    /// Returns the bytes of a batch of free memory, and of its memory.
-    ///
-    /// # Safety
-    ///
-    /// The caller has the batch (3).
-    unsafe fn all_bytes(batch: *mut Self) -> usize {
-        // SAFETY: the caller's contract.
-        let (index, len) = unsafe { ((*batch).index as usize, (*batch).len as usize) };
-        size_of::<Self>() + len * (index + 1) * WORD
-    }
+/// Retires a batch of removed entries.
+///
+/// # Safety
+///
+/// The caller has the batch (3), which is not empty, and of the domain `D`. `D` is a type without size, and a
+/// value of it exists.
+#[cold]
+unsafe fn seal<D: Domain>(batch: *mut Batch, options: DeferOptions) {
+    // SAFETY: the caller's contract.
+    let (domain, count, bytes) =
+        unsafe { (NonNull::<D>::dangling().as_ref(), (*batch).len as u8, (*batch).bytes) };
+    let options = options.run_on_retiring_thread().count(count);
+    // SAFETY: `retire` was called for each of the entries.
+    unsafe { domain.retire_raw_with(batch.cast(), size_of::<Batch>() + bytes, drop_batch, options) };
 }
 
 /// Drops the values of a batch, and keeps or frees its memory.
@@ -306,70 +206,6 @@ unsafe fn drop_batch(batch: *mut ()) {
         if !LISTS.try_with(|lists| lists.keep(index, batch)).unwrap_or(false) {
             Depot::give(index, batch);
         }
-    }
-}
-
-impl Depot {
-    /// Takes a batch of free memory, if the depot has one.
-    fn take(index: usize) -> Option<*mut Batch> {
-        DEPOT.try_lock().ok()?.pop(index)
-    }
-
-    /// Adds a batch, and frees others if there is no room.
-    ///
-    /// # Safety
-    ///
-    /// The caller has the batch (3), and it has no values.
-    unsafe fn give(index: usize, batch: *mut Batch) {
-        let mut unused = batch;
-        // SAFETY: the caller's contract; the depot has what it pops, and then this function.
-        unsafe {
-            // An empty one is of no use.
-            if let (1.., Ok(mut depot)) = ((*batch).len, DEPOT.try_lock()) {
-                depot.push(index, batch);
-                unused = ptr::null_mut();
-                while depot.bytes.iter().sum::<usize>() > DEPOT_BYTES {
-                    let largest = (0..SIZES).max_by_key(|&index| depot.bytes[index]);
-                    let Some(other) = largest.and_then(|index| depot.pop(index)) else { break };
-                    (*other).next = unused;
-                    unused = other;
-                }
-            } else {
-                (*batch).next = ptr::null_mut();
-            }
-            // Without the lock.
-            while !unused.is_null() {
-                let next = (*unused).next;
-                Batch::free(unused);
-                unused = next;
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// The caller has the batch (3), and it is one of free memory.
-    unsafe fn push(&mut self, index: usize, batch: *mut Batch) {
-        // SAFETY: the caller's contract.
-        unsafe {
-            self.bytes[index] += Batch::all_bytes(batch);
-            (*batch).next = self.first[index];
-        }
-        self.first[index] = batch;
-        STOCKED.fetch_or(1 << index, Relaxed);
-    }
-
-    fn pop(&mut self, index: usize) -> Option<*mut Batch> {
-        let batch = Some(self.first[index]).filter(|batch| !batch.is_null())?;
-        // SAFETY: the depot has the batch (3).
-        unsafe {
-            self.bytes[index] -= Batch::all_bytes(batch);
-            self.first[index] = (*batch).next;
-        }
-        if self.first[index].is_null() {
-            STOCKED.fetch_and(!(1 << index), Relaxed);
-        }
-        Some(batch)
     }
 }
 
@@ -482,14 +318,14 @@ impl Lists {
     /// Returns an empty batch of a domain.
     #[cold]
     fn open<D: Domain>(&self, index: usize) -> *mut Batch {
-        let batch =
-            NonNull::new(self.spare.replace(ptr::null_mut())).map_or_else(Batch::new, NonNull::as_ptr);
+        let new = || Batch::new(TypeId::of::<D>(), seal::<D>);
+        let batch = NonNull::new(self.spare.replace(ptr::null_mut())).map_or_else(new, NonNull::as_ptr);
         // SAFETY: (2), (3)
         unsafe {
             (*batch).index = index as u16;
             (*batch).others = 0;
             (*batch).domain = TypeId::of::<D>();
-            (*batch).seal = Batch::seal::<D>;
+            (*batch).seal = seal::<D>;
         }
         batch
     }
@@ -526,9 +362,10 @@ impl Drop for Lists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::alloc::alloc;
     use std::sync::atomic::AtomicUsize;
     use std::thread;
+
+    use stillpoint::rcu::Global;
 
     #[test]
     fn values_are_dropped_once_and_their_memory_is_used_again() {
@@ -611,48 +448,5 @@ mod tests {
                 assert_eq!(lists.open_bytes.get(), 0);
             });
         });
-    }
-
-    /// Returns a batch of one piece of free memory.
-    fn batch_of_one(index: usize) -> *mut Batch {
-        // SAFETY: the layout has a size; the batch is this thread's.
-        unsafe {
-            let memory = alloc(Layout::from_size_align_unchecked((index + 1) * WORD, WORD)).cast();
-            let batch = Batch::new();
-            (*batch).index = index as u16;
-            (*batch).push(Piece { memory, drop: None });
-            batch
-        }
-    }
-
-    /// The first size has all of the depot, and then no more than the second one.
-    #[test]
-    fn depot_keeps_no_more_than_its_bytes_and_has_room_for_each_size() {
-        const INDICES: [usize; 2] = [9, 10];
-        let all = if cfg!(miri) { 10 } else { 2 * DEPOT_BYTES / size_of::<Batch>() };
-        for index in INDICES {
-            for _ in 0..all {
-                // SAFETY: the batch is this thread's.
-                unsafe { Depot::give(index, batch_of_one(index)) };
-            }
-            // SAFETY: as above; an empty one.
-            unsafe { Depot::give(index, Batch::new()) };
-        }
-        let has = INDICES.map(|index| DEPOT.lock().expect("no panic").bytes[index]);
-        assert!(has.iter().sum::<usize>() <= DEPOT_BYTES);
-        if !cfg!(miri) {
-            assert!(has.iter().all(|bytes| *bytes > DEPOT_BYTES / 3), "{has:?}");
-        }
-        for index in INDICES {
-            while let Some(batch) = Depot::take(index) {
-                // SAFETY: as above.
-                unsafe {
-                    assert_eq!((*batch).len, 1);
-                    Batch::free(batch);
-                }
-            }
-            assert_eq!(STOCKED.load(Relaxed) & 1 << index, 0);
-        }
-        assert_eq!(INDICES.map(|index| DEPOT.lock().expect("no panic").bytes[index]), [0; 2]);
     }
 }
