@@ -2,11 +2,11 @@
 
 use core::borrow::Borrow;
 use core::future::Future;
-use core::mem::needs_drop;
 use core::panic::Location;
 
+use super::defer::{defer, known_of_captures, retire};
 use super::futures::{self, Barrier, BelowLimit};
-use super::options::{self, DeferOptions};
+use super::options::DeferOptions;
 use super::stats::Stats;
 use crate::grace_period::stall;
 use crate::pointer::shared::Shared;
@@ -466,39 +466,4 @@ pub unsafe trait EnterSection: Domain {
     /// [`srcu::Domain::enter`](crate::srcu::Domain::enter).
     #[track_caller]
     fn enter_section(&self) -> Self::Guard<'_>;
-}
-
-/// Returns what the captures of a closure own, which is unknown if any has a destructor.
-#[inline(always)]
-fn known_of_captures<F>() -> Option<usize> {
-    if const { needs_drop::<F>() } { None } else { Some(0) }
-}
-
-/// Frees the value after a grace period.
-///
-/// # Safety
-///
-/// `value` has been unpublished, and is not used by the caller again. Any thread may drop it. It is not borrowed
-/// mutably during this call.
-#[inline]
-#[track_caller]
-pub(crate) unsafe fn retire<T: ?Sized + 'static>(
-    domain: &impl RawDomain,
-    value: ThinPtr<T>,
-    options: DeferOptions,
-) {
-    // SAFETY: the caller's contract. The types of `known` are `Sync`.
-    let heap = options.heap(|| options::known(unsafe { &*value.as_ptr() }));
-    // SAFETY: the caller's contract; callbacks run after a grace period.
-    let callback = unsafe { Callback::free(value, value.bytes(), heap, options.local) };
-    defer(domain, callback, options);
-}
-
-// In each caller, which knows the options.
-#[inline(always)]
-#[track_caller]
-fn defer(domain: &impl RawDomain, callback: Callback, options: DeferOptions) {
-    // What is kept counts as one: hazard pointers protect the address that is retired, not the values of a batch.
-    let count = if options.count == 1 || domain.hazards().is_some() { 1 } else { options.count };
-    domain.defer(callback.counted(count, options.push_only));
 }

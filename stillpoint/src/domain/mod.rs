@@ -1,6 +1,7 @@
 //! Domains: what the engine, the readers and deferred reclamation are put together to.
 
 pub mod api;
+pub mod defer;
 pub mod define;
 pub mod fork;
 pub mod futures;

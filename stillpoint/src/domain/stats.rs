@@ -80,9 +80,9 @@ impl Stats {
         let (counters, callbacks) = (engine.readers().counters(), &domain.seen_work().callbacks);
         let backlog = &callbacks.backlog;
         // In this order, so that no callback is missed that waits: it is kept before it is counted as run.
-        let run = backlog.all_run(domain.queues().map(Queue::unreported));
+        let run = backlog.reported.all_run(domain.queues().map(Queue::unreported));
         let protected = domain.hazards().map_or(0, |hazards| hazards.kept_count());
-        let waiting = backlog.all_pushed(domain.queues().map(Queue::unreported)).without(run);
+        let waiting = backlog.reported.all_pushed(domain.queues().map(Queue::unreported)).without(run);
         // Without a thread of the domain that sleeps for readers.
         let tried = backlog.gp_wait().map_or(0, |_| callbacks.tried.age(grace_periods + 1));
         let mut stats = Self {
@@ -102,8 +102,8 @@ impl Stats {
             queued_bytes: waiting.bytes,
             oldest: Duration::ZERO,
             done: run.count,
-            limit_waits: backlog.counters.waits.load(Relaxed),
-            limit_overruns: backlog.counters.overruns.load(Relaxed),
+            limit_waits: backlog.waits.load(Relaxed),
+            limit_overruns: backlog.overruns.load(Relaxed),
             panics: panics(),
         };
         let now = now();

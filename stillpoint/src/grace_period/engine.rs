@@ -97,7 +97,8 @@ pub struct Leader<'a> {
     may_sleep: bool,
     patience: Option<Patience<'a>>,
     has_slept: bool,
-    rounds: &'a SharedSeq,
+    /// The number of the grace period.
+    number: u64,
     id: DomainId,
     domain: fn() -> &'static str,
 }
@@ -105,11 +106,7 @@ pub struct Leader<'a> {
 impl Leader<'_> {
     /// Returns `true` if this is not the first attempt of its grace period.
     pub fn tries_again(&self) -> bool {
-        self.patience.is_some_and(|patience| patience.tried.is_of(self.number()))
-    }
-
-    fn number(&self) -> u64 {
-        self.rounds.completed() + 1
+        self.patience.is_some_and(|patience| patience.tried.is_of(self.number))
     }
 
     /// Pauses for a moment, after which readers that have blocked the grace period are to be checked again. Returns
@@ -138,7 +135,7 @@ impl Leader<'_> {
     }
 
     fn detector<'c>(&self, counters: &'c GpCounters) -> StallDetector<'c> {
-        StallDetector::new(counters, self.id, self.domain, self.number())
+        StallDetector::new(counters, self.id, self.domain, self.number)
     }
 
     /// Calls `wait`, which sleeps until no reader blocks the grace period, and calls [`StallDetector::check`] after
@@ -286,16 +283,10 @@ impl<R: ReaderSet + ?Sized> Engine<R> {
     /// Leads a grace period. Returns `false` if a reader blocks it and the thread may not sleep. Panics if the kernel
     /// denies the heavy fence; the round has then failed.
     fn lead(&self, own: Option<&R::Reader>, may_sleep: bool, patience: Option<Patience<'_>>) -> bool {
-        let span = GpSpan::start(self.id(), self.domain, self.number());
+        let (number, id, domain) = (self.number(), self.id(), self.domain);
+        let span = GpSpan::start(id, domain, number);
         let ticket = self.audit.begin();
-        let mut leader = Leader {
-            may_sleep,
-            patience,
-            has_slept: false,
-            rounds: &self.rounds,
-            id: self.id(),
-            domain: self.domain,
-        };
+        let mut leader = Leader { may_sleep, patience, has_slept: false, number, id, domain };
         if !self.readers.drain(own, &mut leader) {
             span.give_up();
             return false;
@@ -305,7 +296,7 @@ impl<R: ReaderSet + ?Sized> Engine<R> {
         true
     }
 
-    /// Returns the number of the grace period that the calling thread leads.
+    /// Returns the number of the grace period that ends next: for its leader, the one that it leads.
     fn number(&self) -> u64 {
         self.completed() + 1
     }

@@ -352,11 +352,15 @@ fn report_by_default(stall: &Stall) {
         return;
     }
     let second = now() / 1_000_000_000;
-    let Ok(before) = PRINTED.fetch_update(Relaxed, Relaxed, |printed| count_report(printed, second)) else {
-        return;
+    let mut counted = None;
+    let count = |printed| {
+        counted = count_report(printed, second);
+        counted
     };
+    _ = PRINTED.fetch_update(Relaxed, Relaxed, count);
+    let Some(counted) = counted else { return };
     let mut text = text.trim_end().replace('\n', "\nstillpoint: ");
-    if count_report(count_report(before, second).unwrap_or(0), second).is_none() {
+    if counted & REPORTS == REPORTS {
         text += "\nstillpoint: more stalls of this second are only counted, unless there is a stall hook";
     }
     complain(format_args!("{text}"));

@@ -11,7 +11,7 @@ use core::task::{Context, Poll, ready};
 use super::grace_period::{Elapse, GracePeriod};
 use super::guard::Global;
 use crate::Domain;
-use crate::domain::api;
+use crate::domain::defer::retire;
 use crate::domain::options::DeferOptions;
 use crate::pointer::shared::Shared;
 use crate::pointer::thin::ThinPtr;
@@ -103,7 +103,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     pub fn retire_with(self, options: DeferOptions) {
         let (value, domain) = self.into_parts();
         // SAFETY: the value has been unpublished, and is not used again. References to it are shared.
-        unsafe { api::retire(&domain, value, options) };
+        unsafe { retire(&domain, value, options) };
     }
 
     /// # Safety
@@ -134,7 +134,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Drop for Retired<T, D> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: as in `retire_with`.
-        unsafe { api::retire(&self.domain, self.value, DeferOptions::new()) };
+        unsafe { retire(&self.domain, self.value, DeferOptions::new()) };
     }
 }
 

@@ -1,13 +1,7 @@
 //! Back-pressure: how much waits in a domain, and when that is too much.
 //!
-//! Owners report what they have pushed, a block at a time. Threads that run callbacks report what they have run.
-//!
-//! # Statistics
-//!
-//! A look at all queues finds no less than waits: each callback that it does not find pushed was pushed after the look
-//! began, and each that it finds run is found pushed too. So it reads all that has run first ([`Backlog::all_run`]),
-//! then all that was pushed ([`Backlog::all_pushed`]); and an owner reports what it has pushed *before* it takes that
-//! out of its own amount, and what it has run *after* that.
+//! Owners report what they have pushed, a block at a time. Threads that run callbacks report what they have run. What
+//! they report are [amounts](super::amount).
 //!
 //! | above | |
 //! |---|---|
@@ -31,13 +25,12 @@
 //! A callback counts until it has run. So a caller waits, no longer than that either, while the worker frees one
 //! value that is larger than what the limit leaves.
 
-use core::ops::AddAssign;
 // Not of `sync`: what these words decide, whether and how long a caller is throttled, does not exist in models.
 use core::sync::atomic::{AtomicBool, AtomicU64 as Unmodelled};
 use std::time::Duration;
 
-use super::callback::Callback;
-use crate::sync::{AtomicU64, CachePadded, Ordering::*, const_unless_loom, fence, now};
+use super::amount::Reported;
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, now};
 
 /// Callbacks in the backlog above which the worker does not pause between rounds.
 const FLUSH_THRESHOLD: u64 = 16_384;
@@ -52,8 +45,6 @@ const PACE: u64 = 1_000_000_000 >> 20;
 const CALLBACK_BYTES: u64 = 24;
 /// Nanoseconds after which a grace period counts as long.
 const LONG_GP: u64 = 100_000_000;
-/// What a value of unknown size counts for in a long grace period.
-pub const UNKNOWN_BYTES: u64 = 16 << 10;
 /// What callers are paced by for a value of unknown size: most are small.
 const PACED_UNKNOWN_BYTES: u64 = 1 << 10;
 
@@ -99,153 +90,6 @@ impl Default for Limits {
     }
 }
 
-/// A number of callbacks, how many of them are of unknown size, and the bytes that are known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Amount {
-    pub count: u64,
-    pub unknown: u64,
-    pub bytes: u64,
-}
-
-impl Amount {
-    /// What a callback counts as.
-    #[inline(always)]
-    pub fn of(callback: &Callback) -> Self {
-        let count = callback.count();
-        Self { count, unknown: if callback.is_unknown() { count } else { 0 }, bytes: callback.bytes() }
-    }
-
-    /// Returns what is left without `run`, which may be more.
-    pub fn without(self, run: Self) -> Self {
-        Self {
-            count: self.count.saturating_sub(run.count),
-            unknown: self.unknown.saturating_sub(run.unknown),
-            bytes: self.bytes.saturating_sub(run.bytes),
-        }
-    }
-
-    /// What it counts for in a long grace period.
-    fn bytes_with_unknown(&self) -> u64 {
-        self.bytes.saturating_add(self.unknown.saturating_mul(UNKNOWN_BYTES))
-    }
-}
-
-impl AddAssign for Amount {
-    #[inline(always)]
-    fn add_assign(&mut self, other: Self) {
-        self.count += other.count;
-        self.unknown += other.unknown;
-        self.bytes += other.bytes;
-    }
-}
-
-/// An [`Amount`] in atomics. Relaxed: bounds need no order, and statistics have fences.
-#[derive(Debug)]
-pub struct SharedAmount {
-    count: AtomicU64,
-    unknown: Unmodelled,
-    bytes: AtomicU64,
-}
-
-impl SharedAmount {
-    const_unless_loom! {
-        pub fn new() -> Self {
-            Self { count: AtomicU64::new(0), unknown: Unmodelled::new(0), bytes: AtomicU64::new(0) }
-        }
-    }
-
-    #[inline(always)]
-    fn store(&self, amount: Amount) {
-        self.count.store(amount.count, Relaxed);
-        self.unknown.store(amount.unknown, Relaxed);
-        self.bytes.store(amount.bytes, Relaxed);
-    }
-
-    #[inline(always)]
-    pub fn get(&self) -> Amount {
-        Amount {
-            count: self.count.load(Relaxed),
-            unknown: self.unknown.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
-        }
-    }
-
-    /// Adds to an amount that only the calling thread changes. Returns the sums of the numbers and the bytes.
-    #[inline(always)]
-    fn add(&self, amount: Amount) -> [u64; 2] {
-        if amount.unknown != 0 {
-            self.unknown.store(self.unknown.load(Relaxed) + amount.unknown, Relaxed);
-        }
-        let (count, bytes) =
-            (self.count.load(Relaxed) + amount.count, self.bytes.load(Relaxed) + amount.bytes);
-        self.count.store(count, Relaxed);
-        self.bytes.store(bytes, Relaxed);
-        [count, bytes]
-    }
-
-    /// Adds to an amount that all threads change.
-    fn fetch_add(&self, amount: Amount) {
-        self.count.fetch_add(amount.count, Relaxed);
-        if amount.unknown != 0 {
-            self.unknown.fetch_add(amount.unknown, Relaxed);
-        }
-        self.bytes.fetch_add(amount.bytes, Relaxed);
-    }
-}
-
-/// What an owner has pushed and run since its last report.
-#[derive(Debug)]
-pub struct Unreported {
-    pushed: SharedAmount,
-    run: SharedAmount,
-}
-
-impl Unreported {
-    const_unless_loom! {
-        pub fn new() -> Self {
-            Self { pushed: SharedAmount::new(), run: SharedAmount::new() }
-        }
-    }
-
-    /// For the owner, as all below: counts a callback that it pushes. Returns the number and the bytes of all.
-    #[inline(always)]
-    pub fn push(&self, amount: Amount) -> [u64; 2] {
-        self.pushed.add(amount)
-    }
-
-    /// Counts callbacks that it has run.
-    pub fn run(&self, amount: Amount) {
-        // Release: what it has pushed is found with what it has run; pairs with the fence in `Backlog::all_run`.
-        fence(Release);
-        self.run.add(amount);
-    }
-
-    /// Returns `true` if it has run `bytes` more than it has pushed.
-    pub fn has_run_more(&self, bytes: u64) -> bool {
-        self.run.bytes.load(Relaxed) >= self.pushed.bytes.load(Relaxed) + bytes
-    }
-
-    /// Reports, and returns how many it has pushed and run.
-    pub fn report(&self, backlog: &Backlog) -> [u64; 2] {
-        let [pushed, run] = [&self.pushed, &self.run].map(SharedAmount::get);
-        backlog.pushed.fetch_add(pushed);
-        // Release: what is not found here any more is found in the backlog; pairs with the fence in
-        // `Backlog::all_pushed`.
-        fence(Release);
-        self.forget();
-        if run.count != 0 {
-            backlog.remove(run);
-        }
-        [pushed.count, run.count]
-    }
-
-    /// Forgets both.
-    pub fn forget(&self) {
-        self.pushed.store(Amount::default());
-        self.run.store(Amount::default());
-    }
-}
-
 /// Whether, and for how long, a caller may be throttled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MayWait {
@@ -261,13 +105,14 @@ pub enum MayWait {
 /// See the [module](self). Its atomics are Relaxed: bounds need no order, and statistics have fences.
 #[derive(Debug)]
 pub struct Backlog {
-    /// What was pushed, as far as it is reported.
-    pushed: CachePadded<SharedAmount>,
-    pub counters: CachePadded<Counters>,
+    pub reported: Reported,
+    /// Statistics, part of [`Stats`](crate::rcu::Stats), which explains them.
+    pub waits: AtomicU64,
+    pub overruns: AtomicU64,
     limit_count: AtomicU64,
     limit_bytes: AtomicU64,
     blocks: AtomicBool,
-    /// The number of `Counters::run` when a throttled caller last timed out.
+    /// How many callbacks had run when a throttled caller last timed out.
     progress_at_timeout: AtomicU64,
     /// When the worker began to wait for the grace period that it waits for: nanoseconds of [`now`], or 0.
     waits_since: Unmodelled,
@@ -276,25 +121,13 @@ pub struct Backlog {
     paid_until: Unmodelled,
 }
 
-/// What has run, as far as it is reported, which may be before it is reported pushed; and statistics, part of
-/// [`Stats`](crate::rcu::Stats), which explains them.
-#[derive(Debug)]
-pub struct Counters {
-    run: SharedAmount,
-    pub waits: AtomicU64,
-    pub overruns: AtomicU64,
-}
-
 impl Backlog {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                pushed: CachePadded::new(SharedAmount::new()),
-                counters: CachePadded::new(Counters {
-                    run: SharedAmount::new(),
-                    waits: AtomicU64::new(0),
-                    overruns: AtomicU64::new(0),
-                }),
+                reported: Reported::new(),
+                waits: AtomicU64::new(0),
+                overruns: AtomicU64::new(0),
                 limit_count: AtomicU64::new(Limits::DEFAULT.count),
                 limit_bytes: AtomicU64::new(Limits::DEFAULT.bytes),
                 blocks: AtomicBool::new(Limits::DEFAULT.blocks),
@@ -320,35 +153,6 @@ impl Backlog {
         }
     }
 
-    /// Counts callbacks that have run.
-    pub fn remove(&self, amount: Amount) {
-        // Release: they are found pushed, and not as what an owner has run too; pairs with the first fence in
-        // `all_run`.
-        fence(Release);
-        self.counters.run.fetch_add(amount);
-    }
-
-    /// Returns all that has run, with what the owners have not reported. A statistic; to be read before `all_pushed`.
-    pub fn all_run<'a>(&self, owners: impl Iterator<Item = &'a Unreported>) -> Amount {
-        let mut all = self.counters.run.get();
-        // Acquire: pairs with the Release in `remove`.
-        fence(Acquire);
-        owners.for_each(|owner| all += owner.run.get());
-        // Acquire: pairs with the Release in `Unreported::run`.
-        fence(Acquire);
-        all
-    }
-
-    /// Returns all that was pushed, with what the owners have not reported. A statistic.
-    pub fn all_pushed<'a>(&self, owners: impl Iterator<Item = &'a Unreported>) -> Amount {
-        let mut all = Amount::default();
-        owners.for_each(|owner| all += owner.pushed.get());
-        // Acquire: pairs with the Release in `Unreported::report`.
-        fence(Acquire);
-        all += self.pushed.get();
-        all
-    }
-
     /// The worker begins to wait for a grace period.
     pub fn begin_gp_wait(&self, now: u64) {
         self.waits_since.store(now.max(1), Relaxed);
@@ -369,14 +173,9 @@ impl Backlog {
         self.gp_wait().is_some_and(|waited| waited > LONG_GP)
     }
 
-    /// Returns what has been reported and waits.
-    pub fn waiting(&self) -> Amount {
-        self.pushed.get().without(self.counters.run.get())
-    }
-
     /// Returns how many bytes too much wait; 0 if callers need not be throttled.
     fn excess(&self) -> u64 {
-        let (waiting, limits) = (self.waiting(), self.limits());
+        let (waiting, limits) = (self.reported.waiting(), self.limits());
         let count = waiting.count.saturating_sub(limits.count);
         let mut bytes = waiting.bytes;
         let with_unknown = waiting.bytes_with_unknown();
@@ -398,19 +197,19 @@ impl Backlog {
 
     /// Counts a caller that goes on above a limit.
     pub fn overrun(&self) {
-        self.counters.overruns.fetch_add(1, Relaxed);
+        self.overruns.fetch_add(1, Relaxed);
     }
 
     /// Returns `true` if enough waits for another round at once.
     pub fn above_low_mark(&self) -> bool {
-        let (waiting, limits) = (self.waiting(), self.limits());
+        let (waiting, limits) = (self.reported.waiting(), self.limits());
         waiting.count >= (limits.count / 4).min(FLUSH_THRESHOLD) || waiting.bytes >= limits.bytes / 4
     }
 
     /// Counts a caller that is throttled, and returns for how long that may last.
     pub fn begin_wait(&self, wait: MayWait) -> Duration {
-        self.counters.waits.fetch_add(1, Relaxed);
-        let no_progress = self.progress_at_timeout.load(Relaxed) == self.counters.run.count.load(Relaxed);
+        self.waits.fetch_add(1, Relaxed);
+        let no_progress = self.progress_at_timeout.load(Relaxed) == self.reported.has_run();
         match wait {
             MayWait::Yes if !no_progress => THROTTLE_TIMEOUT,
             _ => self.pace(),
@@ -419,7 +218,7 @@ impl Backlog {
 
     /// Returns the bytes that callers are paced by.
     fn paced(&self) -> u64 {
-        let waiting = self.waiting();
+        let waiting = self.reported.waiting();
         let by_number = [(waiting.unknown, PACED_UNKNOWN_BYTES), (waiting.count, CALLBACK_BYTES)];
         by_number
             .iter()
@@ -441,7 +240,7 @@ impl Backlog {
     /// A throttled caller returns, `in_time` or because its time is up. `is_below`: less than the limit waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
         if !in_time && wait == MayWait::Yes {
-            self.progress_at_timeout.store(self.counters.run.count.load(Relaxed), Relaxed);
+            self.progress_at_timeout.store(self.reported.has_run(), Relaxed);
             self.paid.fetch_max(self.paced(), Relaxed);
         }
         if is_below {
@@ -454,7 +253,7 @@ impl Backlog {
     /// Forgets what waits, which the parent runs, and what callers have paid for it.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
-        self.pushed.store(self.counters.run.get());
+        self.reported.forget_waiting();
         self.end_gp_wait();
         self.progress_at_timeout.store(u64::MAX, Relaxed);
         self.forget_debt();
@@ -469,12 +268,13 @@ impl Backlog {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::reclaim::amount::Amount;
 
     #[test]
     fn paced_callers_keep_the_debt_of_those_that_were_let_go() {
         const SIZE: u64 = 4 << 20;
         let backlog = Backlog::new();
-        let push = || backlog.pushed.fetch_add(Amount { count: 1, unknown: 0, bytes: SIZE });
+        let push = || backlog.reported.push(Amount { count: 1, unknown: 0, bytes: SIZE });
         backlog.set_limits(Limits { bytes: SIZE, ..Limits::default() });
         (0..3).for_each(|_| push());
         // The first one pays for nothing.
@@ -497,12 +297,12 @@ mod tests {
         let backlog = Backlog::new();
         backlog.set_limits(Limits { bytes: SIZE, ..Limits::default() });
         for _ in 0..8 {
-            backlog.pushed.fetch_add(Amount { count: 1, unknown: 0, bytes: SIZE });
+            backlog.reported.push(Amount { count: 1, unknown: 0, bytes: SIZE });
             _ = backlog.pace();
         }
         backlog.end_wait(MayWait::Yes, false, false);
         backlog.reset_in_child();
-        backlog.pushed.fetch_add(Amount { count: 1, unknown: 0, bytes: 2 * SIZE });
+        backlog.reported.push(Amount { count: 1, unknown: 0, bytes: 2 * SIZE });
         assert_eq!(backlog.begin_wait(MayWait::Yes), THROTTLE_TIMEOUT, "callbacks may run yet");
         assert_eq!(backlog.pace(), Duration::from_nanos(MIN_PACED_WAIT));
     }
@@ -512,9 +312,9 @@ mod tests {
         for part in [Amount { count: 25, unknown: 0, bytes: 0 }, Amount { count: 0, unknown: 0, bytes: 25 }] {
             let backlog = Backlog::new();
             backlog.set_limits(Limits { count: 101, bytes: 103, ..Limits::default() });
-            backlog.pushed.fetch_add(part);
+            backlog.reported.push(part);
             assert!(backlog.above_low_mark(), "{part:?}");
-            backlog.remove(part);
+            backlog.reported.run(part);
             assert!(!backlog.above_low_mark(), "{part:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! What every domain has, and deferred reclamation: callbacks, the queues in which they wait for a grace period, and
 //! the worker that invokes them.
 
+pub mod amount;
 pub mod backlog;
 pub mod callback;
 pub mod domain;

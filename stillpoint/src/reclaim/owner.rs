@@ -123,7 +123,7 @@ impl CallbackWorker {
     /// Reports to the backlog what the owner of the queue has pushed and run. Also when the thread exits, so that
     /// what it has run does not count for ever.
     pub fn report(&self, queue: &Queue) {
-        if queue.report(&self.backlog) {
+        if queue.report(&self.backlog.reported) {
             // A throttled caller, or a future, may wait for just these.
             step!("freed-without-notify", self.progress.notify_all());
             step!("freed-without-wake", poller::wake(self.take_limited()));
@@ -182,7 +182,12 @@ impl CallbackWorker {
         let failures = self.failures.load(Relaxed);
         let timeout = self.backlog.begin_wait(wait);
         let id = domain.engine().id();
-        probe!(throttle_start, id.address(), self.backlog.waiting().bytes, timeout.as_nanos() as u64);
+        probe!(
+            throttle_start,
+            id.address(),
+            self.backlog.reported.waiting().bytes,
+            timeout.as_nanos() as u64
+        );
         let _expedite = self.expedite();
         #[cfg_attr(loom, expect(unused_variables))]
         let is_provided = self.provide(domain);

@@ -295,7 +295,7 @@ impl crate::Domain for Domain {
 
     fn flush(&self) -> bool {
         let queues = &self.shared().queues;
-        queues.report(&self.work().callbacks.backlog);
+        queues.report(&self.work().callbacks.backlog.reported);
         _ = try_synchronize(self);
         // One notification is enough: all queues are urgent by now, and the worker looks at all of them.
         (0..queues.count()).any(|index| self.work().callbacks.notify_if_pending(queues.get(index), self))
@@ -360,7 +360,7 @@ impl RawDomain for Domain {
 
     fn defer(&self, callback: Callback) {
         let callbacks = &self.work().callbacks;
-        let (queue, has_reported) = self.shared().queues.push(callback, &callbacks.backlog);
+        let (queue, has_reported) = self.shared().queues.push(callback, &callbacks.backlog.reported);
         callbacks.notify(self);
         if has_reported {
             callbacks.reduce_backlog(queue, self);

@@ -11,7 +11,7 @@ use core::array;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::reclaim::backlog::Backlog;
+use crate::reclaim::amount::Reported;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::queue::{PushAction, Queue};
 use crate::sync::{CachePadded, ForkSafe, LazyBox, Mutex};
@@ -77,7 +77,7 @@ impl StripedQueues {
 
     /// Pushes to the calling thread's queue, and reports to the backlog if it is time for that. Returns that queue,
     /// and `true` if it has reported.
-    pub fn push(&self, callback: Callback, backlog: &Backlog) -> (&Queue, bool) {
+    pub fn push(&self, callback: Callback, reported: &Reported) -> (&Queue, bool) {
         let stripes = self.0.get_or_make(Stripe::all);
         let Stripe { push_lock, queue } = &*stripes[own_stripe()];
         // No code of the program runs under the lock.
@@ -86,17 +86,17 @@ impl StripedQueues {
         let reports = unsafe { queue.push(callback.for_worker()) } == PushAction::Flush;
         if reports {
             // The worker runs all callbacks of these queues, and reports them.
-            queue.report(backlog);
+            queue.report(reported);
             queue.flushes();
         }
         (queue, reports)
     }
 
     /// Reports all that was pushed.
-    pub fn report(&self, backlog: &Backlog) {
+    pub fn report(&self, reported: &Reported) {
         for stripe in self.stripes() {
             let _guard = stripe.push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            stripe.queue.report(backlog);
+            stripe.queue.report(reported);
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::ptr::null_mut;
 
-use crate::callbacks::Domain;
+use crate::callbacks::domain::Domain;
 use stillpoint::grace_period::engine::Engine;
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::sections::protocol::ReaderProtocol;

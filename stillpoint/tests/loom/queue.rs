@@ -4,7 +4,7 @@ use std::ptr::null;
 
 use crate::own::{Count, Own, State, run_callback};
 use stillpoint::readers::sections::protocol::ReaderProtocol;
-use stillpoint::reclaim::backlog::{Amount, Backlog, Unreported};
+use stillpoint::reclaim::amount::{Amount, Reported, Unreported};
 use stillpoint::reclaim::callback::Callback;
 use stillpoint::slots::protected::Protected;
 use support::model::*;
@@ -180,29 +180,29 @@ fn queue_continues_with_its_next_owner() {
 
 /// The owner pushes the second callback before it runs the first, and reports in between.
 ///
-/// Refutes: reported-after-forgotten, Unreported::report:Release, Unreported::run:Release, Backlog::remove:Release,
-/// Backlog::all_run:Acquire, Backlog::all_run:Acquire#2, Backlog::all_pushed:Acquire
+/// Refutes: reported-after-forgotten, Unreported::report:Release, Unreported::run:Release, Reported::run:Release,
+/// Reported::all_run:Acquire, Reported::all_run:Acquire#2, Reported::all_pushed:Acquire
 #[test]
 fn statistics_miss_no_callback_that_waits() {
     const ONE: Amount = Amount { count: 1, unknown: 0, bytes: 0 };
     check(0, 2, || {
-        let state = Arc::new((Unreported::new(), Backlog::new()));
+        let state = Arc::new((Unreported::new(), Reported::new()));
         _ = state.0.push(ONE);
         let owner = thread::spawn({
             let state = state.clone();
             move || {
-                let (own, backlog) = &*state;
-                _ = own.report(backlog);
+                let (own, reported) = &*state;
+                _ = own.report(reported);
                 _ = own.push(ONE);
                 own.run(ONE);
-                _ = own.report(backlog);
+                _ = own.report(reported);
             }
         });
-        let (own, backlog) = &*state;
-        let run = backlog.all_run([own].into_iter());
-        let pushed = backlog.all_pushed([own].into_iter());
+        let (own, reported) = &*state;
+        let run = reported.all_run([own].into_iter());
+        let pushed = reported.all_pushed([own].into_iter());
         assert!(pushed.count > run.count, "{pushed:?}, {run:?}");
         owner.join().expect("no panic");
-        assert_eq!(backlog.waiting(), ONE);
+        assert_eq!(reported.waiting(), ONE);
     });
 }

@@ -9,7 +9,7 @@ use core::{mem, ptr};
 use crate::grace_period::engine::GpCookie;
 use crate::probes::{DomainId, probe};
 use crate::readers::any::AnyEngine;
-use crate::reclaim::backlog::Amount;
+use crate::reclaim::amount::Amount;
 use crate::reclaim::callback::Callback;
 use crate::slots::protected::Protected;
 use crate::sync::{

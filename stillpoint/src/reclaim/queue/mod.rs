@@ -61,7 +61,7 @@ pub mod front;
 use self::front::{BLOCK, Block, CLAIMED, Claim, FREE, Front, OwnerBlocks};
 use crate::grace_period::engine::GpCookie;
 use crate::readers::any::AnyEngine;
-use crate::reclaim::backlog::{Amount, Backlog, Unreported};
+use crate::reclaim::amount::{Amount, Reported, Unreported};
 use crate::reclaim::callback::Callback;
 use crate::slots::protected::Protected;
 use crate::sync::{AtomicU64, CachePadded, Ordering::*, const_unless_loom, now, spin_loop};
@@ -225,8 +225,8 @@ impl Queue {
 
     /// For the owner: reports what it has pushed and what it has run since the last call. Returns `true` if it has run
     /// callbacks.
-    pub fn report(&self, backlog: &Backlog) -> bool {
-        let [pushed, run] = self.owner.unreported.report(backlog);
+    pub fn report(&self, reported: &Reported) -> bool {
+        let [pushed, run] = self.owner.unreported.report(reported);
         // Relaxed: only the owner accesses these.
         for since in [&self.owner.since_flush, &self.owner.since_gp] {
             since.store(since.load(Relaxed) + pushed, Relaxed);

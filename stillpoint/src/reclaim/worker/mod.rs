@@ -446,7 +446,7 @@ impl CallbackWorker {
                 }
                 let count = |amount| {
                     if !is_kept(queue, domain) {
-                        self.backlog.remove(amount);
+                        self.backlog.reported.run(amount);
                     }
                 };
                 let run = |callback, protected: &mut Option<Protected>| {
