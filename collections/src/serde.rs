@@ -30,11 +30,12 @@ where
 }
 
 /// Entries that other threads insert or remove at the same time may be missing or not: see [`CopyMap::iter`].
-impl<K, V, S> Serialize for CopyMap<K, V, S>
+impl<K, V, S, D> Serialize for CopyMap<K, V, S, D>
 where
     K: Plain + Serialize + Hash + Eq,
     V: Plain + Serialize,
     S: BuildHasher,
+    D: EnterSection,
 {
     fn serialize<R: Serializer>(&self, serializer: R) -> Result<R::Ok, R::Error> {
         serializer.collect_map(self.iter().collect::<Vec<_>>())
@@ -64,11 +65,12 @@ where
     }
 }
 
-impl<'de, K, V, S> Deserialize<'de> for CopyMap<K, V, S>
+impl<'de, K, V, S, D> Deserialize<'de> for CopyMap<K, V, S, D>
 where
     K: Plain + Deserialize<'de> + Hash + Eq,
     V: Plain + Deserialize<'de>,
     S: BuildHasher + Default,
+    D: EnterSection + Default,
 {
     fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
         deserializer.deserialize_map(Entries(PhantomData))

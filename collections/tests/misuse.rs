@@ -3,7 +3,7 @@
 
 use stillpoint::{rcu, srcu};
 use stillpoint_collections::hash_map::Operation;
-use stillpoint_collections::{HashMap, HashSet};
+use stillpoint_collections::{CopyMap, HashMap, HashSet};
 use support::panics::panic_of;
 
 /// Checks that the call panics where it stands, with a message that has this in it.
@@ -76,6 +76,15 @@ fn guard_of_another_domain_is_refused_by_a_set() {
     refused!(part, set.try_reserve(1, &guard));
     refused!(part, set.shrink_to_fit(&guard));
     assert!(set.contains(&1, &own.enter()));
+}
+
+#[test]
+fn section_of_another_domain_is_refused_by_a_map_of_pairs() {
+    let (own, other) = (srcu::Domain::new(), srcu::Domain::new());
+    let map = CopyMap::<u64, u64, _, _>::new_in(own.clone());
+    let guard = other.enter();
+    refused!("another srcu::Domain", map.within(&guard));
+    assert_eq!(map.within(&own.enter()).insert(1, 1), None);
 }
 
 #[test]

@@ -4,22 +4,25 @@ use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::iter::FusedIterator;
 
-use stillpoint::rcu;
+use stillpoint::EnterSection;
+use stillpoint::rcu::Global;
 
 use super::map::CopyMap;
-use super::plain::{Plain, decode};
+use super::operations::Operations;
+use super::plain::Plain;
+use crate::sync::Domain;
 use crate::table::bucket::Words;
 use crate::table::walk::Walk;
 
 /// An iterator over copies of the entries of a map: see [`CopyMap::iter`].
-pub struct Iter<'m, K: Plain, V: Plain, S> {
-    map: &'m CopyMap<K, V, S>,
+pub struct Iter<'m, K: Plain, V: Plain, S, D: Domain = Global> {
+    map: &'m CopyMap<K, V, S, D>,
     walk: Walk,
     /// Those of a step that are left.
     pairs: Vec<(Words, Words)>,
 }
 
-impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
+impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K, V, S, D> {
     /// Returns an iterator over copies of the entries, in no order.
     ///
     /// It returns each key once that is in the map from this call to the last one of `next`, whatever other threads
@@ -31,8 +34,8 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     /// let squares: CopyMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
     /// assert_eq!(squares.iter().map(|(_, square)| square).sum::<u32>(), 285);
     /// ```
-    pub fn iter(&self) -> Iter<'_, K, V, S> {
-        Iter { map: self, walk: Walk::new(&self.tables, &rcu::enter()), pairs: Vec::new() }
+    pub fn iter(&self) -> Iter<'_, K, V, S, D> {
+        Iter { map: self, walk: self.walk(), pairs: Vec::new() }
     }
 
     /// Returns an iterator over copies of the keys: see [`iter`](Self::iter).
@@ -46,24 +49,17 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> CopyMap<K, V, S> {
     }
 }
 
-impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> Iterator for Iter<'_, K, V, S> {
+impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> Iterator for Iter<'_, K, V, S, D> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
-        loop {
-            if let Some((key, value)) = self.pairs.pop() {
-                return Some((decode(&key), decode(&value)));
-            }
-            if !self.walk.next(&self.map.tables, &self.map.rehash(), &rcu::enter(), &mut self.pairs) {
-                return None;
-            }
-        }
+        Operations::next(self.map, &mut self.walk, &mut self.pairs)
     }
 }
 
-impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher> FusedIterator for Iter<'_, K, V, S> {}
+impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> FusedIterator for Iter<'_, K, V, S, D> {}
 
-impl<K: Plain, V: Plain, S> fmt::Debug for Iter<'_, K, V, S> {
+impl<K: Plain, V: Plain, S, D: Domain> fmt::Debug for Iter<'_, K, V, S, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter").finish_non_exhaustive()
     }

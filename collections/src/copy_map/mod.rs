@@ -33,7 +33,7 @@
 //! From then on each change moves the bucket of its key, and eight others, until all have moved. Lookups find the
 //! pairs of a bucket in the old table until it has moved, and then in the new one. The table shrinks in the same way,
 //! if there is less than one entry for each bucket, but keeps the room that was [reserved](CopyMap::reserve). The old
-//! table is freed after a grace period of [`stillpoint::rcu`]: lookups are read-side critical sections.
+//! table is freed after a grace period of the map's domain: lookups are read-side critical sections.
 //!
 //! The comments in the source (in `table/`) explain why this is correct, and `docs/proof.md` says what has been
 //! checked.
@@ -68,13 +68,17 @@
 //! Kaminsky's MemC3 (2013) and of Google's SwissTable (2017). Pairs in the table are also what Blelloch's
 //! parlayhash (2024) has for small types.
 
+mod access;
 mod convert;
 mod iter;
 mod map;
+mod operations;
 pub(crate) mod plain;
 #[cfg(feature = "rayon")]
 mod rayon;
+mod within;
 
 pub use iter::Iter;
 pub use map::CopyMap;
 pub use plain::Plain;
+pub use within::Within;

@@ -4,8 +4,7 @@ use core::marker::PhantomData;
 
 use bytemuck::{CheckedBitPattern, NoUninit};
 
-use stillpoint::rcu::Global;
-
+use crate::sync::Domain;
 use crate::table::bucket::{MAX_WORDS, Words};
 use crate::table::pairs::{Pairs, Sizes};
 
@@ -43,13 +42,13 @@ pub trait Plain: NoUninit + CheckedBitPattern + Send {}
 impl<T: NoUninit + CheckedBitPattern + Send> Plain for T {}
 
 /// The shape of pairs of these types.
-pub type Pair<K, V> = Pairs<PairSizes<K, V>>;
+pub type Pair<K, V, D> = Pairs<PairSizes<K, V, D>>;
 
-/// The sizes of these types.
-pub struct PairSizes<K, V>(PhantomData<fn(K) -> V>);
+/// The sizes of these types, and the domain.
+pub struct PairSizes<K, V, D>(PhantomData<fn(K) -> (V, D)>);
 
-impl<K: Plain, V: Plain> Sizes for PairSizes<K, V> {
-    type Domain = Global;
+impl<K: Plain, V: Plain, D: Domain> Sizes for PairSizes<K, V, D> {
+    type Domain = D;
 
     const KEY: usize = words::<K>();
     const VALUE: usize = words::<V>();

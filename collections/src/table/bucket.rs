@@ -314,24 +314,3 @@ impl<'t, S: Shape> Bucket<'t, S> {
         (0..S::SLOTS).for_each(|slot| f(slot, tag_of(head, slot) != 0));
     }
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::copy_map::plain::Pair;
-
-    type Plain = Pair<u64, u64>;
-
-    #[test]
-    fn slots_are_found_by_tag() {
-        let head = LOCKED | MOVED | 0x01_07_00_01_FF_80_07;
-        let slots = |tag| Slots::with::<Plain>(head, tag).collect::<Vec<_>>();
-        let found = [0x07, 0x80, 0xFF, 0x01, 0x00, 0x09].map(slots);
-        assert_eq!(found, [vec![0, 5], vec![1], vec![2], vec![3, 6], vec![4], vec![]]);
-    }
-
-    #[test]
-    fn pairs_of_numbers_fill_two_lines() {
-        assert_eq!((Plain::WORDS, Plain::SPARE, Plain::ROOM), (16, 0, 20));
-    }
-}

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, Global, enter};
 
+use super::bucket::{LOCKED, MOVED, Slots};
 use super::entries::{Entries, Hashed};
 use super::resize::{MOVES, SHARE};
 use super::*;
@@ -20,7 +21,8 @@ impl Hashed for Entry {
 }
 
 type Map = Tables<Entries<Entry, Global>>;
-type Numbers = Tables<Pair<u64, u64>>;
+type Pairs = Pair<u64, u64, Global>;
+type Numbers = Tables<Pairs>;
 
 /// Inserts a key, or removes it.
 fn change(map: &Map, key: u64, is_there: bool) {
@@ -86,7 +88,7 @@ fn overflow_buckets_belong_to_the_size_of_a_table_and_are_unlinked() {
     (0..20).for_each(|key| _ = tables.remove(0, &encode(&key), &|_| 0, &section));
     let mut slots = 0;
     assert!(table.chain(0).snapshot(&section, |_| slots += 1).is_ok_and(|version| version.is_some()));
-    assert_eq!(slots, <Pair<u64, u64>>::SLOTS);
+    assert_eq!(slots, Pairs::SLOTS);
 }
 
 /// As in a signal handler that has interrupted a writer of the bucket, or in the child of a fork.
@@ -134,4 +136,17 @@ fn lookup_in_a_long_chain_ends_beside_insertions() {
         &section,
     );
     assert!(found.is_some() && compared.get() <= 110, "{} comparisons", compared.get());
+}
+
+#[test]
+fn slots_are_found_by_tag() {
+    let head = LOCKED | MOVED | 0x01_07_00_01_FF_80_07;
+    let slots = |tag| Slots::with::<Pairs>(head, tag).collect::<Vec<_>>();
+    let found = [0x07, 0x80, 0xFF, 0x01, 0x00, 0x09].map(slots);
+    assert_eq!(found, [vec![0, 5], vec![1], vec![2], vec![3, 6], vec![4], vec![]]);
+}
+
+#[test]
+fn pairs_of_numbers_fill_two_lines() {
+    assert_eq!((Pairs::WORDS, Pairs::SPARE, Pairs::ROOM), (16, 0, 20));
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::BuildHasherDefault;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+use stillpoint::srcu;
 use stillpoint_collections::CopyMap;
 use stillpoint_collections::copy_map::{Iter, Plain};
 
@@ -92,6 +93,9 @@ fn maps_are_shared_and_sent() {
     let map = CopyMap::<u64, u64>::new();
     check(&map);
     sent::<Iter<'_, _, _, _>>(map.iter());
+    let map = CopyMap::<u64, u64, _, _>::new_in(srcu::Domain::new());
+    sent(map.within(&map.domain().enter()));
+    sent(map);
 }
 
 #[test]

@@ -2,4 +2,5 @@
 #![cfg(not(loom))]
 
 mod api;
+mod domains;
 mod reentrancy;

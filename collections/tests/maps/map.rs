@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
+use stillpoint::EnterSection;
 use stillpoint::rcu::{self, Guard, StaticDomain};
 use stillpoint_collections::copy_map::Plain;
 use stillpoint_collections::hash_map::{Compute, Operation};
@@ -130,15 +131,21 @@ where
     }
 }
 
-impl<K: Plain + Hash + Eq + Sync, V: Plain + Sync, S: BuildHasher + Sync> Map<K, V, S> for CopyMap<K, V, S> {
+impl<K, V, S, D> Map<K, V, S> for CopyMap<K, V, S, D>
+where
+    K: Plain + Hash + Eq + Sync,
+    V: Plain + Sync,
+    S: BuildHasher + Sync,
+    D: EnterSection + Default,
+{
     type Section = ();
 
     fn enter() {}
     fn with_hasher(hasher: S) -> Self {
-        Self::with_hasher(hasher)
+        Self::with_hasher_in(hasher, D::default())
     }
     fn with_capacity(entries: usize, hasher: S) -> Self {
-        Self::with_capacity_and_hasher(entries, hasher)
+        Self::with_capacity_and_hasher_in(entries, hasher, D::default())
     }
     fn insert(&self, key: K, value: V) -> Option<V> {
         self.insert(key, value)

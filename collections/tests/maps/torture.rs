@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread;
 
 use fastrand::Rng;
-use stillpoint::Domain as _;
+use stillpoint::{Domain as _, srcu};
 use stillpoint_collections::copy_map::Plain;
 use stillpoint_collections::{CopyMap, HashMap};
 use support::deadline::deadline;
@@ -247,6 +247,11 @@ fn readers_see_values_of_one_word_as_their_owner_made_them() {
 #[test]
 fn readers_see_values_of_three_words_as_their_owner_made_them() {
     readers_see_each_key_as_its_owner_made_it::<[u64; 3], CopyMap<_, _, _>>();
+}
+
+#[test]
+fn readers_of_srcu_see_values_as_their_owner_made_them() {
+    readers_see_each_key_as_its_owner_made_it::<u64, CopyMap<_, _, _, srcu::Domain>>();
 }
 
 #[test]

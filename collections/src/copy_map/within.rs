@@ -1,0 +1,269 @@
+//! A map within a section.
+
+use core::borrow::Borrow;
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
+use core::iter;
+use core::num::Wrapping;
+use core::ops::Add;
+
+use super::map::CopyMap;
+use super::operations::Operations;
+use super::plain::{Plain, encode};
+use crate::hash_map::TryReserveError;
+use crate::sync::Domain;
+
+/// A [`CopyMap`] within a read-side critical section of the caller: see [`CopyMap::within`].
+///
+/// Closures are called inside the section, and must not wait for a grace period of the domain.
+///
+/// ```
+/// use stillpoint::qsbr;
+/// use stillpoint_collections::CopyMap;
+///
+/// let hits = CopyMap::new_in(qsbr::Global);
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| {
+///             let mut thread = qsbr::register();
+///             for page in [1_u32, 2, 1] {
+///                 hits.within(&thread).fetch_add(page, 1_u64);
+///                 thread.quiescent();
+///             }
+///         });
+///     }
+/// });
+/// let thread = qsbr::register();
+/// assert_eq!(hits.within(&thread).get_many([&1, &2, &3]), [Some(8), Some(4), None]);
+/// ```
+pub struct Within<'m, K: Plain, V: Plain, S, D: Domain> {
+    map: &'m CopyMap<K, V, S, D>,
+    section: &'m D::Section,
+}
+
+impl<K: Plain, V: Plain, S, D: Domain> CopyMap<K, V, S, D> {
+    /// Returns the map within a section of the caller, in which all operations of the view are made.
+    ///
+    /// For threads of [`qsbr`](stillpoint::qsbr) domains, and for several operations in a row in any other: each
+    /// would begin a section of its own otherwise. The section lasts longer, so what is unlinked meanwhile waits for
+    /// it.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::CopyMap;
+    ///
+    /// let prices = CopyMap::from([(1, 10), (2, 20)]);
+    /// let guard = rcu::enter();
+    /// let view = prices.within(&guard);
+    /// assert_eq!([1, 2, 3].iter().filter_map(|item| view.get(item)).sum::<u32>(), 30);
+    /// ```
+    ///
+    /// The view cannot outlive the section:
+    ///
+    /// ```compile_fail,E0502
+    /// use stillpoint::qsbr;
+    /// use stillpoint_collections::CopyMap;
+    ///
+    /// let map = CopyMap::new_in(qsbr::Global);
+    /// let mut thread = qsbr::register();
+    /// let view = map.within(&thread);
+    /// view.insert(1, 2);
+    /// thread.quiescent();
+    /// view.get(&1);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the section is one of another [`srcu::Domain`](stillpoint::srcu::Domain) than the map.
+    #[inline]
+    #[track_caller]
+    pub fn within<'m>(&'m self, section: &'m D::Section) -> Within<'m, K, V, S, D> {
+        self.tables.domain.check_section(section);
+        Within { map: self, section }
+    }
+}
+
+impl<'m, K: Plain, V: Plain, S, D: Domain> Within<'m, K, V, S, D> {
+    /// Returns the map.
+    pub fn map(&self) -> &'m CopyMap<K, V, S, D> {
+        self.map
+    }
+}
+
+impl<K: Plain, V: Plain, S, D: Domain> Clone for Within<'_, K, V, S, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Plain, V: Plain, S, D: Domain> Copy for Within<'_, K, V, S, D> {}
+
+impl<K, V, S, D> Operations<K, V, S, D> for Within<'_, K, V, S, D>
+where
+    K: Plain + Hash + Eq,
+    V: Plain,
+    S: BuildHasher,
+    D: Domain,
+{
+    #[inline(always)]
+    fn map(&self) -> &CopyMap<K, V, S, D> {
+        self.map
+    }
+
+    #[inline(always)]
+    fn section(&self) -> impl Borrow<D::Section> {
+        self.section
+    }
+}
+
+impl<'m, K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> Within<'m, K, V, S, D> {
+    /// [`CopyMap::get`].
+    #[inline]
+    pub fn get(&self, key: &K) -> Option<V> {
+        self.get_hashed(self.hash_of(key), key)
+    }
+
+    /// [`CopyMap::get_many`].
+    #[inline]
+    pub fn get_many<const N: usize>(&self, keys: [&K; N]) -> [Option<V>; N] {
+        Operations::get_many(self, keys)
+    }
+
+    /// [`CopyMap::contains_key`].
+    #[inline]
+    pub fn contains_key(&self, key: &K) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// [`CopyMap::insert`].
+    #[inline]
+    #[track_caller]
+    pub fn insert(&self, key: K, value: V) -> Option<V> {
+        self.upsert(&key, |_| encode(&value))
+    }
+
+    /// [`CopyMap::fetch_add`].
+    #[inline]
+    #[track_caller]
+    pub fn fetch_add(&self, key: K, by: V) -> Option<V>
+    where
+        Wrapping<V>: Add<Output = Wrapping<V>>,
+    {
+        Operations::fetch_add(self, key, by)
+    }
+
+    /// [`CopyMap::remove`].
+    #[inline]
+    pub fn remove(&self, key: &K) -> Option<V> {
+        Operations::remove(self, key)
+    }
+
+    /// [`CopyMap::remove_if`].
+    ///
+    /// # Errors
+    ///
+    /// If `f` has returned `false`.
+    #[track_caller]
+    pub fn remove_if(&self, key: &K, f: impl FnMut(V) -> bool) -> Result<Option<V>, V> {
+        Operations::remove_if(self, key, f)
+    }
+
+    /// [`CopyMap::compare_exchange`].
+    ///
+    /// # Errors
+    ///
+    /// If the key has another value, or no entry.
+    #[track_caller]
+    pub fn compare_exchange(&self, key: K, current: Option<V>, new: V) -> Result<(), Option<V>> {
+        Operations::compare_exchange(self, key, current, new)
+    }
+
+    /// [`CopyMap::get_or_insert_with`].
+    #[track_caller]
+    pub fn get_or_insert_with(&self, key: K, f: impl FnOnce() -> V) -> V {
+        Operations::get_or_insert_with(self, key, f)
+    }
+
+    /// [`CopyMap::get_or_insert`].
+    #[track_caller]
+    pub fn get_or_insert(&self, key: K, value: V) -> V {
+        Operations::get_or_insert_with(self, key, || value)
+    }
+
+    /// [`CopyMap::update`].
+    #[track_caller]
+    pub fn update(&self, key: &K, mut f: impl FnMut(V) -> V) -> Option<V> {
+        Operations::compute(self, key, |value| value.map(&mut f))
+    }
+
+    /// [`CopyMap::update_or_insert_with`].
+    #[track_caller]
+    pub fn update_or_insert_with(&self, key: K, update: impl FnMut(V) -> V, insert: impl FnMut() -> V) -> V {
+        Operations::update_or_insert_with(self, key, update, insert)
+    }
+
+    /// [`CopyMap::update_or_insert`].
+    #[track_caller]
+    pub fn update_or_insert(&self, key: K, update: impl FnMut(V) -> V, value: V) -> V {
+        Operations::update_or_insert_with(self, key, update, || value)
+    }
+
+    /// [`CopyMap::compute`].
+    #[track_caller]
+    pub fn compute(&self, key: &K, f: impl FnMut(Option<V>) -> Option<V>) -> Option<V> {
+        Operations::compute(self, key, f)
+    }
+
+    /// [`CopyMap::retain`].
+    pub fn retain(&self, f: impl FnMut(K, V) -> bool) {
+        Operations::retain(self, f);
+    }
+
+    /// [`CopyMap::clear`].
+    pub fn clear(&self) {
+        Operations::clear(self);
+    }
+
+    /// Returns an iterator over copies of the entries: see [`CopyMap::iter`].
+    pub fn iter(&self) -> impl Iterator<Item = (K, V)> + use<'m, K, V, S, D> {
+        let (view, mut walk, mut pairs) = (*self, self.walk(), Vec::new());
+        iter::from_fn(move || view.next(&mut walk, &mut pairs))
+    }
+
+    /// [`CopyMap::capacity`].
+    pub fn capacity(&self) -> usize {
+        Operations::capacity(self)
+    }
+
+    /// [`CopyMap::reserve`].
+    #[track_caller]
+    pub fn reserve(&self, additional: usize) {
+        Operations::reserve(self, additional);
+    }
+
+    /// [`CopyMap::try_reserve`].
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory.
+    pub fn try_reserve(&self, additional: usize) -> Result<(), TryReserveError> {
+        Operations::try_reserve(self, additional).map_err(TryReserveError)
+    }
+
+    /// [`CopyMap::shrink_to_fit`].
+    pub fn shrink_to_fit(&self) {
+        Operations::shrink_to_fit(self);
+    }
+}
+
+impl<K, V, S, D> fmt::Debug for Within<'_, K, V, S, D>
+where
+    K: Plain + Hash + Eq + fmt::Debug,
+    V: Plain + fmt::Debug,
+    S: BuildHasher,
+    D: Domain,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
