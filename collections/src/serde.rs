@@ -6,7 +6,7 @@ use core::hash::{BuildHasher, Hash};
 use core::iter;
 use core::marker::PhantomData;
 
-use serde::de::{MapAccess, Visitor};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use stillpoint::EnterSection;
 
@@ -84,7 +84,7 @@ where
     D: Domain + Default,
 {
     fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
-        Ok(Vec::deserialize(deserializer)?.into_iter().collect())
+        deserializer.deserialize_seq(Values(PhantomData))
     }
 }
 
@@ -104,6 +104,56 @@ where
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<M, A::Error> {
-        iter::from_fn(|| entries.next_entry().transpose()).collect()
+        let hint = entries.size_hint();
+        collect(hint, iter::from_fn(|| entries.next_entry().transpose()))
+    }
+}
+
+/// Makes a set of the values that it visits.
+struct Values<M, T>(PhantomData<(M, T)>);
+
+impl<'de, M: FromIterator<T>, T: Deserialize<'de>> Visitor<'de> for Values<M, T> {
+    type Value = M;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<M, A::Error> {
+        let hint = values.size_hint();
+        collect(hint, iter::from_fn(|| values.next_element().transpose()))
+    }
+}
+
+/// Collects what an input has, into a table with room for as many entries as it says.
+fn collect<C, T, E>(hint: Option<usize>, entries: impl Iterator<Item = Result<T, E>>) -> Result<C, E>
+where
+    C: FromIterator<T>,
+{
+    // The input may lie, so that the first table gets entries of a mebibyte at most, as in serde. Each takes 16 bytes
+    // of a table, or more.
+    let most = (1 << 20) / size_of::<T>().max(16);
+    let (least, mut error) = (hint.unwrap_or(0).min(most), None);
+    let entries = entries.map_while(|entry| entry.map_err(|err| error = Some(err)).ok());
+    let collected = Hinted { entries, least }.collect();
+    error.map_or(Ok(collected), Err)
+}
+
+/// An iterator over as many entries as an input says.
+struct Hinted<I> {
+    entries: I,
+    least: usize,
+}
+
+impl<I: Iterator> Iterator for Hinted<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        self.entries.next()
+    }
+
+    /// Only asked for before the first entry.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.least, None)
     }
 }

@@ -42,6 +42,45 @@ fn maps_and_sets_are_written_and_read() {
     check::<HashSet<u32>>((0..100).collect());
 }
 
+/// Inputs that say how many entries they have, and may lie.
+#[cfg(feature = "serde")]
+#[test]
+fn table_has_room_for_what_the_input_says_up_to_a_mebibyte() {
+    use serde::Deserialize;
+    use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
+    use stillpoint_collections::{CopyMap, HashSet};
+
+    /// Has one entry.
+    struct Input {
+        says: usize,
+        has: bool,
+    }
+    impl Iterator for Input {
+        type Item = (u64, u64);
+        fn next(&mut self) -> Option<(u64, u64)> {
+            std::mem::take(&mut self.has).then_some((7, 70))
+        }
+        fn size_hint(&self) -> (usize, Option<usize>) {
+            (self.says, Some(self.says))
+        }
+    }
+    for (says, room) in [(1, 1..100), (10_000, 10_000..30_000), (usize::MAX, 10_000..150_000)] {
+        let input = || Input { says, has: true };
+        let entries = || MapDeserializer::<_, Error>::new(input());
+        let map = HashMap::<u64, u64>::deserialize(entries()).expect("a map");
+        assert_eq!((map.len(), map.pin().get(&7)), (1, Some(&70)));
+        assert!(room.contains(&map.pin().capacity()), "{says}: {}", map.pin().capacity());
+        let map = CopyMap::<u64, u64>::deserialize(entries()).expect("a map");
+        assert_eq!((map.len(), map.get(&7)), (1, Some(70)));
+        assert!(room.contains(&map.capacity()), "{says}: {}", map.capacity());
+        let values = SeqDeserializer::<_, Error>::new(input().map(|(key, _)| key));
+        let set = HashSet::<u64>::deserialize(values).expect("a set");
+        assert_eq!((set.len(), set.pin().contains(&7)), (1, true));
+        assert!(room.contains(&set.pin().capacity()), "{says}: {}", set.pin().capacity());
+        assert!(CopyMap::<u64, char>::deserialize(entries()).is_err());
+    }
+}
+
 /// Whether a tree is `Serialize` is not asked to find that out.
 #[cfg(feature = "serde")]
 #[test]
