@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use ::support::counting::{Counting, allocations, freed};
+use ::support::until::until;
 use crossbeam_epoch::{self as epoch, Collector, Guard, Owned};
 use support::deadline::deadline;
 use support::{Participant, Participants, Tracked, counter};
@@ -29,23 +30,18 @@ in_all_ways!(
 fn functions_wait_for_all_that_are_pinned(way: &impl Participants) {
     let ran = counter();
     let (pinned, deferred) = (AtomicBool::new(false), AtomicBool::new(false));
-    let until = |flag: &AtomicBool| {
-        while !flag.load(Acquire) {
-            thread::yield_now();
-        }
-    };
     thread::scope(|scope| {
         scope.spawn(|| {
             let participant = way.participant();
             let guard = participant.pin();
             pinned.store(true, Release);
-            until(&deferred);
+            until(|| deferred.load(Acquire));
             // Functions run within a millisecond or two if they may.
             thread::sleep(Duration::from_millis(20));
             assert_eq!(ran.load(Acquire), 0);
             drop(guard);
         });
-        until(&pinned);
+        until(|| pinned.load(Acquire));
         let participant = way.participant();
         for _ in 0..200 {
             let guard = participant.pin();
@@ -141,9 +137,7 @@ fn functions_run_when_their_thread_ends(way: &impl Participants) {
         });
     }
     // Nothing else happens.
-    while ran.load(Acquire) != 10 {
-        thread::yield_now();
-    }
+    until(|| ran.load(Acquire) == 10);
 }
 
 #[test]
@@ -151,9 +145,7 @@ fn functions_of_a_thread_run_without_further_activity() {
     let _running = deadline();
     let ran = counter();
     epoch::pin().defer(|| ran.fetch_add(1, Release));
-    while ran.load(Acquire) == 0 {
-        thread::yield_now();
-    }
+    until(|| ran.load(Acquire) != 0);
 }
 
 /// Destructors may want the stack of that thread, and its cache has the memory.
@@ -193,9 +185,7 @@ fn flush_does_not_wait_for_other_handles() {
     assert_eq!(ran.load(Acquire), 0);
     drop(guard);
     // A thread of the library does it.
-    while ran.load(Acquire) == 0 {
-        thread::yield_now();
-    }
+    until(|| ran.load(Acquire) != 0);
 }
 
 #[test]
@@ -212,9 +202,7 @@ fn functions_run_when_the_collector_is_dropped() {
         }
     });
     drop(collector);
-    while ran.load(Acquire) != 4000 {
-        thread::yield_now();
-    }
+    until(|| ran.load(Acquire) == 4000);
 }
 
 /// A thread of the library runs them at this moment.
@@ -230,9 +218,7 @@ fn functions_have_run_when_the_collector_has_been_dropped() {
     });
     (0..10).for_each(|_| guard.defer(|| ran.fetch_add(1, Release)));
     drop(guard);
-    while began.load(Acquire) == 0 {
-        thread::yield_now();
-    }
+    until(|| began.load(Acquire) != 0);
     drop(handle);
     assert_eq!(ran.load(Acquire), 10);
 }
@@ -250,9 +236,7 @@ fn function_may_drop_the_collector() {
         unsafe { guard.defer_unchecked(move || drop(collector)) };
         (0..100).for_each(|_| guard.defer(|| ran.fetch_add(1, Release)));
     }
-    while ran.load(Acquire) != 1000 {
-        thread::yield_now();
-    }
+    until(|| ran.load(Acquire) == 1000);
 }
 
 #[test]
@@ -320,9 +304,7 @@ fn destructors_of_late_thread_locals_defer() {
     exiting.join().expect("it does not panic");
     let allocated = allocated.load(Acquire);
     assert!(allocated < COUNT / 4, "{allocated} allocations");
-    while ran.load(Acquire) != COUNT {
-        thread::yield_now();
-    }
+    until(|| ran.load(Acquire) == COUNT);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ::support::until::until;
 use crossbeam_epoch::Owned;
 use support::deadline::{Running, deadline};
 use support::{Participant, Participants, Tracked, counter};
@@ -80,11 +81,6 @@ fn two_flushes_run_what_ended_threads_have_deferred(way: &impl Participants) {
 
 fn two_flushes_run_what_a_living_thread_has_deferred(way: &impl Participants) {
     let (ran, step, done) = (counter(), AtomicUsize::new(0), AtomicBool::new(false));
-    let until = |value| {
-        while step.load(Acquire) < value {
-            thread::yield_now();
-        }
-    };
     /// Lets the other thread end, also if this one panics.
     struct Last<'a>(&'a AtomicUsize);
     impl Drop for Last<'_> {
@@ -100,7 +96,7 @@ fn two_flushes_run_what_a_living_thread_has_deferred(way: &impl Participants) {
                 // In crossbeam-epoch the other thread does not see it before.
                 participant.pin().flush();
                 step.fetch_max(2 * round + 1, Release);
-                until(2 * round + 2);
+                until(|| step.load(Acquire) >= 2 * round + 2);
             }
             done.store(true, Release);
         });
@@ -108,7 +104,7 @@ fn two_flushes_run_what_a_living_thread_has_deferred(way: &impl Participants) {
         let participant = way.participant();
         for round in 0..20 {
             let begin = Instant::now();
-            until(2 * round + 1);
+            until(|| step.load(Acquire) >= 2 * round + 1);
             participant.pin().flush();
             participant.pin().flush();
             expect_ran(&participant, ran, 10 * (round + 1), begin);

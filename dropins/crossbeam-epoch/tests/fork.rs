@@ -11,6 +11,7 @@ use std::thread;
 
 use ::support::fork::{await_child, exit, fork, in_child};
 use ::support::time_limit::repetitions;
+use ::support::until::until;
 use crossbeam_epoch::{self as epoch, Collector};
 use support::deadline::deadline;
 use support::{Participant, Participants, Thread};
@@ -52,9 +53,7 @@ fn child_runs_its_own(way: &impl Participants, beside: bool) {
                 participant.until(|| IN_CHILD.load(Acquire) == before + 100);
                 defer(&other, 3, &IN_CHILD);
                 // A thread of the library runs these.
-                while IN_CHILD.load(Acquire) != before + 103 {
-                    thread::yield_now();
-                }
+                until(|| IN_CHILD.load(Acquire) == before + 103);
                 assert_eq!(IN_PARENT.load(Acquire), parents, "the parent's run in the child");
             });
         }

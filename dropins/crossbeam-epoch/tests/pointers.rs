@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::*;
 use std::thread;
 
+use ::support::tracked::OnDrop;
 use crossbeam_epoch::{
     self as epoch, Atomic, Collector, Guard, LocalHandle, Owned, Pointable, Pointer, Shared,
 };
@@ -202,14 +203,6 @@ fn unprotected_guard_defers_nothing() {
     guard.flush();
     assert!(guard.collector().is_none());
     assert!(!epoch::is_pinned());
-}
-
-struct OnDrop<F: Fn()>(F);
-
-impl<F: Fn()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
 }
 
 #[test]

@@ -32,11 +32,6 @@ static void call(unsigned long number)
     call_rcu(&item->head, count_call);
 }
 
-static void barrier(void)
-{
-    rcu_barrier();
-}
-
 /* A registered thread, inlined and through functions, in the words that the headers show. */
 static void test_readers(void)
 {
@@ -74,9 +69,8 @@ static void test_readers(void)
 /* A grace period waits for a section of another thread, and for no thread that left. */
 static int inside, leave, done, offline;
 
-static void *stay_inside(void *unused)
+static void stay_inside(void)
 {
-    rcu_register_thread();
     rcu_read_lock();
     STORE(inside, 1);
     UNTIL(LOAD(leave));
@@ -87,25 +81,20 @@ static void *stay_inside(void *unused)
     STORE(offline, 1);
     UNTIL(LOAD(done));
     rcu_thread_online();
-    rcu_unregister_thread();
-    return NULL;
 }
 
-static void *wait_for_grace_period(void *unused)
+static void wait_for_grace_period(void)
 {
-    rcu_register_thread();
     synchronize_rcu();
     STORE(done, 1);
-    rcu_unregister_thread();
-    return NULL;
 }
 
 static void test_synchronize(void)
 {
     rcu_thread_offline();
-    pthread_t reader = start(stay_inside, NULL);
+    pthread_t reader = start_registered(stay_inside);
     UNTIL(LOAD(inside));
-    pthread_t waiter = start(wait_for_grace_period, NULL);
+    pthread_t waiter = start_registered(wait_for_grace_period);
     for (int i = 0; i < 50; i++) {
         usleep(1000);
         CHECK(!LOAD(done));
@@ -123,34 +112,25 @@ static void test_barrier(void)
     last_number = out_of_order = 0;
     for (unsigned long i = 1; i <= 1000; i++)
         call(i);
-    barrier();
+    rcu_barrier();
     CHECK(LOAD(called) == before + 1000);
     CHECK(out_of_order == 0);
-    barrier();
+    rcu_barrier();
 }
 
-static void *caller(void *unused)
+static void caller(void)
 {
-    rcu_register_thread();
     for (unsigned long i = 0; i < 500; i++) {
         call(0);
         quiescent();
     }
-    barrier();
-    rcu_unregister_thread();
-    return NULL;
+    rcu_barrier();
 }
 
 static void test_callers(void)
 {
-    pthread_t threads[4];
     unsigned long before = LOAD(called);
-    for (int i = 0; i < 4; i++)
-        threads[i] = start(caller, NULL);
-    rcu_thread_offline();
-    for (int i = 0; i < 4; i++)
-        join(threads[i]);
-    rcu_thread_online();
+    in_threads(4, caller);
     CHECK(LOAD(called) == before + 2000);
 }
 
@@ -200,7 +180,7 @@ static void test_thread_worker(unsigned long flags)
     pthread_t worker = get_call_rcu_thread(data);
     CHECK(!pthread_equal(worker, pthread_self()));
     call(0);
-    barrier();
+    rcu_barrier();
     CHECK(LOAD(called) == before + 1);
     CHECK(pthread_equal(ran_on, worker));
     for (int i = 0; i < 300; i++)
@@ -212,7 +192,7 @@ static void test_thread_worker(unsigned long flags)
     call_rcu_data_free(data);
     join(worker);
     rcu_thread_online();
-    barrier();
+    rcu_barrier();
     CHECK(LOAD(called) == before + 301);
 }
 
@@ -226,7 +206,7 @@ static void test_default_worker(void)
     CHECK(get_default_call_rcu_data() == data);
     unsigned long before = LOAD(called);
     call(0);
-    barrier();
+    rcu_barrier();
     CHECK(LOAD(called) == before + 1);
     CHECK(pthread_equal(ran_on, get_call_rcu_thread(data)));
 }
@@ -265,7 +245,7 @@ static void test_cpu_workers(void)
     unsigned long before = LOAD(called);
     for (int i = 0; i < 100; i++)
         call(0);
-    barrier();
+    rcu_barrier();
     CHECK(LOAD(called) == before + 100);
     CHECK(!pthread_equal(ran_on, get_call_rcu_thread(get_default_call_rcu_data())));
     rcu_thread_offline();
@@ -273,7 +253,7 @@ static void test_cpu_workers(void)
     rcu_thread_online();
     CHECK(!get_cpu_call_rcu_data(0));
     call(0);
-    barrier();
+    rcu_barrier();
     CHECK(LOAD(called) == before + 101);
 }
 
@@ -327,22 +307,6 @@ static void test_defer(void)
     defer_rcu(deferred_special, (void *)-2);
     rcu_defer_unregister_thread();
     CHECK(deferred[0] + deferred[1] == 10003);
-}
-
-/* Runs a test in a thread of its own: with liburcu, a thread registers for defer_rcu only once. */
-static void *run_test(void *test)
-{
-    rcu_register_thread();
-    ((void (*)(void))test)();
-    rcu_unregister_thread();
-    return NULL;
-}
-
-static void in_new_thread(void (*test)(void))
-{
-    rcu_thread_offline();
-    join(start(run_test, (void *)test));
-    rcu_thread_online();
 }
 
 static int begun, ended, active, overlapping, exclusive;
@@ -435,9 +399,8 @@ static void deferred_exclusive(void *unused)
     ADD(exclusive, 1);
 }
 
-static void *defer_exclusive(void *unused)
+static void defer_exclusive(void)
 {
-    rcu_register_thread();
     /* In qsbr of liburcu, a thread that waits for deferred functions stays online. */
     rcu_thread_offline();
     CHECK(rcu_defer_register_thread() == 0);
@@ -448,20 +411,12 @@ static void *defer_exclusive(void *unused)
     }
     rcu_defer_unregister_thread();
     rcu_thread_online();
-    rcu_unregister_thread();
-    return NULL;
 }
 
 /* Deferred functions of all threads exclude each other. */
 static void test_defer_exclusive(void)
 {
-    pthread_t threads[3];
-    rcu_thread_offline();
-    for (int i = 0; i < 3; i++)
-        threads[i] = start(defer_exclusive, NULL);
-    for (int i = 0; i < 3; i++)
-        join(threads[i]);
-    rcu_thread_online();
+    in_threads(3, defer_exclusive);
     CHECK(exclusive == 60 && !overlapping);
 }
 
@@ -511,14 +466,11 @@ static void test_poll(void)
 /* Threads come and go beside grace periods. */
 static int churned;
 
-static void *come_and_go(void *unused)
+static void come_and_go(void)
 {
-    rcu_register_thread();
     rcu_read_lock();
     rcu_read_unlock();
-    rcu_unregister_thread();
     ADD(churned, 1);
-    return NULL;
 }
 
 static void test_churn(void)
@@ -526,7 +478,7 @@ static void test_churn(void)
     for (int i = 0; i < 50; i++) {
         pthread_t threads[4];
         for (int j = 0; j < 4; j++)
-            threads[j] = start(come_and_go, NULL);
+            threads[j] = start_registered(come_and_go);
         synchronize_rcu();
         rcu_thread_offline();
         for (int j = 0; j < 4; j++)
@@ -571,25 +523,23 @@ static void test_pointers(void)
     CHECK(!dereference || dereference(&p) == &b);
 }
 
+typedef int futex_function(int32_t *, int, int32_t, const struct timespec *, int32_t *, int32_t);
 static int32_t word, awake;
 
 static void *sleeper(void *function)
 {
-    int (*futex)(int32_t *, int, int32_t, const struct timespec *, int32_t *, int32_t) =
-        (int (*)(int32_t *, int, int32_t, const struct timespec *, int32_t *, int32_t))function;
+    futex_function *futex = (futex_function *)function;
     while (LOAD(word) == 0)
         futex(&word, FUTEX_WAIT, 0, NULL, NULL, 0);
     ADD(awake, 1);
     return NULL;
 }
 
-static void test_futex(void *function)
+static void test_futex(futex_function *futex)
 {
-    int (*futex)(int32_t *, int, int32_t, const struct timespec *, int32_t *, int32_t) =
-        (int (*)(int32_t *, int, int32_t, const struct timespec *, int32_t *, int32_t))function;
     STORE(word, 0);
     STORE(awake, 0);
-    pthread_t thread = start(sleeper, function);
+    pthread_t thread = start(sleeper, (void *)futex);
     usleep(10000);
     STORE(word, 1);
     CHECK(futex(&word, FUTEX_WAKE, 1, NULL, NULL, 0) >= 0);
@@ -631,18 +581,18 @@ int main(void)
     RUN(test_cpu_workers());
     RUN(test_join_cpu_worker());
     RUN(test_defer());
-    RUN(in_new_thread(test_defer_barrier_waits));
-    RUN(in_new_thread(test_defer_barrier_thread_waits));
-    RUN(in_new_thread(test_defer_unregister_waits));
-    RUN(in_new_thread(test_defer_apart));
-    RUN(in_new_thread(test_barrier_in_deferred));
+    RUN(in_threads(1, test_defer_barrier_waits));
+    RUN(in_threads(1, test_defer_barrier_thread_waits));
+    RUN(in_threads(1, test_defer_unregister_waits));
+    RUN(in_threads(1, test_defer_apart));
+    RUN(in_threads(1, test_barrier_in_deferred));
     RUN(test_defer_exclusive());
-    RUN(in_new_thread(test_defer_in_section));
+    RUN(in_threads(1, test_defer_in_section));
     RUN(test_poll());
     RUN(test_churn());
     RUN(test_pointers());
-    RUN(test_futex((void *)compat_futex_async));
-    RUN(test_futex((void *)compat_futex_noasync));
+    RUN(test_futex(compat_futex_async));
+    RUN(test_futex(compat_futex_noasync));
 #if defined(MEMB) || defined(MB)
     RUN(join(start(unregistered, NULL)));
 #endif

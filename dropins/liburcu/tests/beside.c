@@ -25,14 +25,6 @@ static void read_once(void)
     sections++;
 }
 
-static void *read_registered(void *unused)
-{
-    rcu_register_thread();
-    read_once();
-    rcu_unregister_thread();
-    return NULL;
-}
-
 static void *read_always(void *way)
 {
     if (!way)
@@ -41,9 +33,9 @@ static void *read_always(void *way)
         if (!way)
             read_once();
         else if (strcmp(way, "spawned"))
-            read_registered(NULL);
+            run_registered((void *)read_once);
         else
-            join(start(read_registered, NULL));
+            join(start_registered(read_once));
     }
     cpu = now(CLOCK_THREAD_CPUTIME_ID);
     if (!way)

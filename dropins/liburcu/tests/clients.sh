@@ -42,19 +42,17 @@ get_next() {
         unpack "$next/root" "$next/debs" && touch "$next/complete"
 }
 
+# Where the programs and the libraries are: ours first.
+found=(LD_LIBRARY_PATH="$lib:$folders" PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH")
+
 # plain COMMAND...: without the oracle, 100 s at most. Runs a program, not the function of the same name.
 plain() {
-    timeout --kill-after=1 100 env LD_LIBRARY_PATH="$lib:$folders" \
-        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
+    timeout --kill-after=1 100 env "${found[@]}" "$@"
 }
 
-# launch FLAVOR COMMAND...: becomes the command, with the oracle, on the libraries in `lib`.
+# launch FLAVOR COMMAND...: becomes the command, with the oracle.
 launch() {
-    local flavor=$1
-    shift
-    exec env LD_PRELOAD="$bin/audit-$flavor.so" \
-        LD_LIBRARY_PATH="$lib:$folders" \
-        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
+    exec env LD_PRELOAD="$bin/audit-$1.so" "${found[@]}" "${@:2}"
 }
 
 # audited FLAVOR COMMAND...: with the oracle, 100 s at most.

@@ -4,7 +4,6 @@ workers that are freed while others use them. */
 #include "flavor.h"
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 static int denied, calling, held, inside, leaving, left, called;
 
@@ -36,9 +35,8 @@ static void keep_worker_busy(void)
     UNTIL_OFFLINE(LOAD(calling));
 }
 
-static void *stay_inside(void *unused)
+static void stay_inside(void)
 {
-    rcu_register_thread();
     rcu_read_lock();
     STORE(inside, 1);
     UNTIL(LOAD(leaving));
@@ -46,8 +44,6 @@ static void *stay_inside(void *unused)
     STORE(inside, 0);
     STORE(left, 1);
     rcu_read_unlock();
-    rcu_unregister_thread();
-    return NULL;
 }
 
 /* Some tests use `_Fork`, for which the C library runs no handlers. */
@@ -71,9 +67,7 @@ static void fork_to(void (*child)(void), bool hooks)
     }
     if (hooks)
         call_rcu_after_fork_parent();
-    int status;
-    CHECK(waitpid(process, &status, 0) == process);
-    CHECK(status == 0);
+    await_child(process);
     rcu_thread_online();
 }
 
@@ -81,21 +75,20 @@ static void fork_to(void (*child)(void), bool hooks)
 /* New threads of a child get the readers of threads that the child has lost, and grace periods wait for them. */
 static int readers;
 
-static void *read_and_stay(void *unused)
+static void read_and_stay(void)
 {
     rcu_read_lock();
     rcu_read_unlock();
     ADD(readers, 1);
     for (;;)
         pause();
-    return unused;
 }
 
 static void synchronize_with_new_threads(void)
 {
     for (int i = 0; i < 6; i++) {
         STORE(leaving, 0);
-        pthread_t thread = start(stay_inside, NULL);
+        pthread_t thread = start_registered(stay_inside);
         UNTIL(LOAD(inside));
         STORE(leaving, 1);
         synchronize_rcu();
@@ -104,16 +97,14 @@ static void synchronize_with_new_threads(void)
     }
 }
 
-static void test_readers_of_child(void)
+TEST(readers_of_child)
 {
     for (int i = 0; i < 4; i++)
-        start(read_and_stay, NULL);
+        start_registered(read_and_stay);
     UNTIL(LOAD(readers) == 4);
     fork_to(synchronize_with_new_threads, false);
 }
-#endif
 
-#if defined(BP)
 /* Signals are blocked between the hooks of bp, in the thread that forks, and no longer. */
 static bool is_blocked(void)
 {
@@ -122,7 +113,7 @@ static bool is_blocked(void)
     return sigismember(&set, SIGUSR1);
 }
 
-static void test_signals_beside_fork(void)
+TEST(signals_beside_fork)
 {
     for (int i = 0; i < 4; i++) {
         make_child = i % 2 ? _Fork : fork;
@@ -143,17 +134,16 @@ static void test_signals_beside_fork(void)
         }
         urcu_bp_after_fork_parent();
         CHECK(!is_blocked());
-        int status;
-        CHECK(waitpid(process, &status, 0) == process && status == 0);
+        await_child(process);
     }
 }
 #endif
 
 /* Without a thread for it, a poll runs what it can of a grace period. The next grace period misses no reader. */
-static void test_poll_without_thread(void)
+TEST(poll_without_thread)
 {
     rcu_thread_offline();
-    pthread_t thread = start(stay_inside, NULL);
+    pthread_t thread = start_registered(stay_inside);
     UNTIL(LOAD(inside));
     STORE(denied, 1);
     struct polled cookie = start_poll()();
@@ -167,7 +157,7 @@ static void test_poll_without_thread(void)
 }
 
 /* A section of the thread that polls blocks the grace period. */
-static void test_poll_in_section(void)
+TEST(poll_in_section)
 {
     STORE(denied, 1);
     rcu_read_lock();
@@ -187,12 +177,9 @@ static void permit(int signal)
     mprotect(late, 4096, PROT_READ | PROT_WRITE);
 }
 
-static void *call_late(void *unused)
+static void call_late(void)
 {
-    rcu_register_thread();
     call_rcu(late, count_call);
-    rcu_unregister_thread();
-    return NULL;
 }
 
 static void free_in_use(bool all)
@@ -202,7 +189,7 @@ static void free_in_use(bool all)
     signal(SIGSEGV, permit);
     CHECK(create_all_cpu_call_rcu_data(0) == 0);
     rcu_thread_offline();
-    pthread_t thread = start(call_late, NULL);
+    pthread_t thread = start_registered(call_late);
     UNTIL(LOAD(calling));
     if (all) {
         free_all_cpu_call_rcu_data();
@@ -220,11 +207,11 @@ static void free_in_use(bool all)
     rcu_thread_online();
 }
 
-static void test_cpu_worker_in_use(void)
+TEST(cpu_worker_in_use)
 {
     free_in_use(false);
 }
-static void test_all_cpu_workers_in_use(void)
+TEST(all_cpu_workers_in_use)
 {
     free_in_use(true);
 }
@@ -239,7 +226,7 @@ static unsigned long mapped(void)
     return pages;
 }
 
-static void test_cpu_workers_joined(void)
+TEST(cpu_workers_joined)
 {
     unsigned long before = 0;
     for (int i = 0; i < 60; i++) {
@@ -255,14 +242,6 @@ static void test_cpu_workers_joined(void)
 }
 
 /* Another thread is in rcu_barrier when the process forks. */
-static void *wait_for_callbacks(void *unused)
-{
-    rcu_register_thread();
-    rcu_barrier();
-    rcu_unregister_thread();
-    return NULL;
-}
-
 static void call_all(void)
 {
     static struct rcu_head head;
@@ -281,25 +260,23 @@ static void fork_beside_barrier(bool hooks, bool own)
     keep_worker_busy();
     for (int i = 0; i < 10; i++)
         call_rcu(&heads[i], count_call);
-    pthread_t thread = start(wait_for_callbacks, NULL);
+    pthread_t thread = start_registered(rcu_barrier);
     usleep(50000);
     fork_to(call_all, hooks);
     STORE(held, 0);
-    rcu_thread_offline();
-    join(thread);
-    rcu_thread_online();
+    join_offline(thread);
     CHECK(LOAD(called) == 10);
 }
 
-static void test_fork_beside_barrier(void)
+TEST(fork_beside_barrier)
 {
     fork_beside_barrier(false, false);
 }
-static void test_fork_beside_barrier_hooks(void)
+TEST(fork_beside_barrier_hooks)
 {
     fork_beside_barrier(true, false);
 }
-static void test_fork_beside_barrier_own_worker(void)
+TEST(fork_beside_barrier_own_worker)
 {
     fork_beside_barrier(true, true);
 }
@@ -313,7 +290,7 @@ static void poll_again(void)
     UNTIL_OFFLINE(poll_state()(cookie));
 }
 
-static void test_fork_beside_poll(void)
+TEST(fork_beside_poll)
 {
     static struct rcu_head heads[10];
     keep_worker_busy();
@@ -330,15 +307,13 @@ static void nothing(void *unused)
 {
 }
 
-static void *defer_always(void *unused)
+static void defer_always(void)
 {
-    rcu_register_thread();
     CHECK(rcu_defer_register_thread() == 0);
     for (;;) {
         defer_rcu(nothing, (void *)8);
         quiescent();
     }
-    return unused;
 }
 
 static void call_one(void)
@@ -349,22 +324,20 @@ static void call_one(void)
     CHECK(LOAD(called) == 1);
 }
 
-static void test_fork_beside_defer(void)
+TEST(fork_beside_defer)
 {
     for (int i = 0; i < 3; i++)
-        start(defer_always, NULL);
+        start_registered(defer_always);
     usleep(20000);
     for (int i = 0; i < 60; i++)
         fork_to(call_one, true);
 }
 
 /* Other threads lead grace periods, which are fences above all, when the process forks. */
-static void *synchronize_always(void *unused)
+static void synchronize_always(void)
 {
-    rcu_register_thread();
     for (;;)
         synchronize_rcu();
-    return unused;
 }
 
 static void synchronize_and_call(void)
@@ -379,35 +352,32 @@ static void synchronize_and_call(void)
 static void fork_beside_synchronize(void)
 {
     for (int i = 0; i < 3; i++)
-        start(synchronize_always, NULL);
+        start_registered(synchronize_always);
     usleep(20000);
     for (int i = 0; i < 60; i++)
         fork_to(synchronize_and_call, true);
 }
 
-static void test_fork_beside_synchronize(void)
+TEST(fork_beside_synchronize)
 {
     fork_beside_synchronize();
 }
-static void test_fork_beside_synchronize_no_handlers(void)
+TEST(fork_beside_synchronize_no_handlers)
 {
     make_child = _Fork;
     fork_beside_synchronize();
 }
 
 /* A thread inside a section queues its first callback while a worker's grace period and a fork wait. */
-static void *call_in_section(void *unused)
+static void call_in_section(void)
 {
     static struct rcu_head head;
-    rcu_register_thread();
     rcu_read_lock();
     STORE(inside, 1);
     UNTIL(LOAD(calling));
     usleep(50000);
     call_rcu(&head, count_call);
     rcu_read_unlock();
-    rcu_unregister_thread();
-    return NULL;
 }
 
 static void call_what_was_queued(void)
@@ -416,12 +386,12 @@ static void call_what_was_queued(void)
     CHECK(LOAD(called) >= 1);
 }
 
-static void test_fork_beside_section(void)
+TEST(fork_beside_section)
 {
     static struct rcu_head head;
     set_thread_call_rcu_data(create_call_rcu_data(0, -1));
     rcu_thread_offline();
-    pthread_t thread = start(call_in_section, NULL);
+    pthread_t thread = start_registered(call_in_section);
     UNTIL(LOAD(inside));
     rcu_thread_online();
     call_rcu(&head, count_call);
@@ -452,11 +422,10 @@ static void fork_in_callback(struct rcu_head *unused)
         call_rcu(&head, end_child);
         return;
     }
-    int status;
-    CHECK(waitpid(process, &status, 0) == process && status == 0);
+    await_child(process);
 }
 
-static void test_fork_in_callback(void)
+TEST(fork_in_callback)
 {
     static struct rcu_head head;
     call_rcu(&head, fork_in_callback);
@@ -479,15 +448,13 @@ static void *pause_workers(void *unused)
     return NULL;
 }
 
-static void test_fork_in_callback_paused(void)
+TEST(fork_in_callback_paused)
 {
     static struct rcu_head head;
     set_thread_call_rcu_data(create_call_rcu_data(0, -1));
     pthread_t thread = start(pause_workers, NULL);
     call_rcu(&head, fork_when_paused);
-    rcu_thread_offline();
-    join(thread);
-    rcu_thread_online();
+    join_offline(thread);
     rcu_barrier();
 }
 
@@ -509,7 +476,7 @@ static void defer_in_child(void)
     UNTIL_OFFLINE(LOAD(called) == 2);
 }
 
-static void test_defer_in_child(void)
+TEST(defer_in_child)
 {
     STORE(held, 1);
     CHECK(rcu_defer_register_thread() == 0);
@@ -523,9 +490,8 @@ static void test_defer_in_child(void)
 }
 
 /* Threads that are online wait for each other's deferred functions, one of which waits for a grace period. */
-static void *defer_some(void *unused)
+static void defer_some(void)
 {
-    rcu_register_thread();
     CHECK(rcu_defer_register_thread() == 0);
     for (int i = 0; i < 100; i++) {
         defer_rcu(deferred_count, (void *)8);
@@ -535,19 +501,11 @@ static void *defer_some(void *unused)
             rcu_defer_barrier();
     }
     rcu_defer_unregister_thread();
-    rcu_unregister_thread();
-    return NULL;
 }
 
-static void test_defer_online(void)
+TEST(defer_online)
 {
-    pthread_t threads[3];
-    rcu_thread_offline();
-    for (int i = 0; i < 3; i++)
-        threads[i] = start(defer_some, NULL);
-    for (int i = 0; i < 3; i++)
-        join(threads[i]);
-    rcu_thread_online();
+    in_threads(3, defer_some);
     CHECK(LOAD(called) == 300);
 }
 
@@ -563,7 +521,7 @@ static void *register_again(void *hooks)
     return NULL;
 }
 
-static void test_hooks_beside_fork(void)
+TEST(hooks_beside_fork)
 {
     struct urcu_atfork hooks = {no_hook, no_hook, no_hook, NULL};
     urcu_register_rculfhash_atfork(&hooks);
@@ -590,7 +548,7 @@ static void check_choice(struct rcu_head *unused)
     ADD(called, 1);
 }
 
-static void test_choice_beside_fork(void)
+TEST(choice_beside_fork)
 {
     static struct rcu_head heads[2];
     chosen = create_call_rcu_data(0, -1);
@@ -607,7 +565,7 @@ static void test_choice_beside_fork(void)
 }
 
 /* The callbacks of a worker have been called when it has been freed. */
-static void test_free_calls(void)
+TEST(free_calls)
 {
     static struct rcu_head head;
     for (int i = 0; i < 20; i++) {
@@ -659,16 +617,14 @@ static void *read_in_barrier(void *unused)
     return NULL;
 }
 
-static void test_reader_in_barrier(void)
+TEST(reader_in_barrier)
 {
     pthread_t thread = start(synchronize_beside, NULL);
     read_in_barrier(NULL);
-    rcu_thread_offline();
-    join(thread);
-    rcu_thread_online();
+    join_offline(thread);
 }
 
-static void test_reader_in_barrier_unregistered(void)
+TEST(reader_in_barrier_unregistered)
 {
     rcu_thread_offline();
     pthread_t thread = start(synchronize_beside, NULL);
@@ -684,7 +640,7 @@ static void call_again(struct rcu_head *head)
     call_rcu(head, call_again);
 }
 
-static void test_barrier_without_thread(void)
+TEST(barrier_without_thread)
 {
     static struct rcu_head head;
     STORE(denied, 1);
@@ -711,7 +667,7 @@ static void *free_later(void *data)
     return NULL;
 }
 
-static void test_free_beside_barrier(void)
+TEST(free_beside_barrier)
 {
     static struct rcu_head heads[10];
     struct call_rcu_data *data = create_call_rcu_data(0, -1);
@@ -723,9 +679,7 @@ static void test_free_beside_barrier(void)
     pthread_t thread = start(free_later, data);
     rcu_barrier();
     CHECK(LOAD(called) >= 10);
-    rcu_thread_offline();
-    join(thread);
-    rcu_thread_online();
+    join_offline(thread);
     rcu_barrier();
     CHECK(LOAD(called) == 20);
 }
@@ -745,7 +699,7 @@ static void *report_cancelled(void *unused)
     return NULL;
 }
 
-static void test_cancel(void)
+TEST(cancel)
 {
     void *result;
     CHECK(pthread_join(start(report_cancelled, NULL), &result) == 0);
@@ -753,7 +707,7 @@ static void test_cancel(void)
 }
 
 /* Waiting inside a section is a deadlock, also of the only registered thread. */
-static void test_deadlock(void)
+TEST(deadlock)
 {
     pid_t process = fork();
     CHECK(process >= 0);
@@ -769,43 +723,7 @@ static void test_deadlock(void)
 }
 #endif
 
-static const struct test tests[] = {
-    {"poll-without-thread", test_poll_without_thread},
-    {"poll-in-section", test_poll_in_section},
-    {"cpu-worker-in-use", test_cpu_worker_in_use},
-    {"all-cpu-workers-in-use", test_all_cpu_workers_in_use},
-    {"cpu-workers-joined", test_cpu_workers_joined},
-    {"fork-beside-barrier", test_fork_beside_barrier},
-    {"fork-beside-barrier-hooks", test_fork_beside_barrier_hooks},
-    {"fork-beside-barrier-own-worker", test_fork_beside_barrier_own_worker},
-    {"fork-beside-poll", test_fork_beside_poll},
-    {"fork-beside-defer", test_fork_beside_defer},
-    {"fork-beside-synchronize", test_fork_beside_synchronize},
-    {"fork-beside-synchronize-no-handlers", test_fork_beside_synchronize_no_handlers},
-    {"fork-beside-section", test_fork_beside_section},
-    {"fork-in-callback", test_fork_in_callback},
-    {"fork-in-callback-paused", test_fork_in_callback_paused},
-    {"defer-in-child", test_defer_in_child},
-    {"defer-online", test_defer_online},
-    {"hooks-beside-fork", test_hooks_beside_fork},
-    {"choice-beside-fork", test_choice_beside_fork},
-    {"free-calls", test_free_calls},
-    {"reader-in-barrier", test_reader_in_barrier},
-    {"reader-in-barrier-unregistered", test_reader_in_barrier_unregistered},
-    {"barrier-without-thread", test_barrier_without_thread},
-    {"free-beside-barrier", test_free_beside_barrier},
-#if defined(BP)
-    {"readers-of-child", test_readers_of_child},
-    {"signals-beside-fork", test_signals_beside_fork},
-#endif
-#if !defined(QSBR)
-    {"cancel", test_cancel},
-    {"deadlock", test_deadlock},
-#endif
-    {NULL, NULL},
-};
-
 int main(int count, char **arguments)
 {
-    return run_named(tests, count > 1 ? arguments[1] : NULL);
+    return run_named(count > 1 ? arguments[1] : NULL);
 }

@@ -11,6 +11,7 @@ are those of the installed liburcu-dev: with _LGPL_SOURCE, readers are inlined. 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Keeps the names without a flavor, as `rcu_read_lock`. */
@@ -67,6 +68,14 @@ static inline void join(pthread_t thread)
     CHECK(error == 0);
 }
 
+/* The child process must succeed. */
+static inline void await_child(pid_t child)
+{
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+}
+
 #ifdef FLAVOR
 /* The headers of 0.13 do not declare the functions for polled grace periods. */
 struct polled {
@@ -100,16 +109,61 @@ static inline void quiescent(void)
         rcu_thread_online();     \
     } while (0)
 
-/* The last one of an array has no name. */
-struct test {
+static inline void join_offline(pthread_t thread)
+{
+    rcu_thread_offline();
+    join(thread);
+    rcu_thread_online();
+}
+
+static inline void *run_registered(void *function)
+{
+    rcu_register_thread();
+    ((void (*)(void))function)();
+    rcu_unregister_thread();
+    return NULL;
+}
+
+/* Starts a thread that is registered while the function runs. */
+static inline pthread_t start_registered(void (*function)(void))
+{
+    return start(run_registered, (void *)function);
+}
+
+/* Runs the function in so many threads at once. */
+static inline void in_threads(int count, void (*function)(void))
+{
+    pthread_t threads[16];
+    for (int i = 0; i < count; i++)
+        threads[i] = start_registered(function);
+    rcu_thread_offline();
+    for (int i = 0; i < count; i++)
+        join(threads[i]);
+    rcu_thread_online();
+}
+
+/* The tests of a program, in their order. */
+static struct test {
     const char *name;
     void (*run)(void);
-};
+} tests[64];
 
-/* Runs the test of this name, or lists the names without one. Returns the status of the program. */
-static inline int run_named(const struct test *test, const char *name)
+static inline void add_test(const char *name, void (*run)(void))
 {
-    for (; test->name; test++) {
+    static int count;
+    tests[count++] = (struct test){name, run};
+}
+
+/* TEST(name) { ... } defines a test. */
+#define TEST(name)                                                                                \
+    static void test_##name(void);                                                                \
+    __attribute__((constructor)) static void add_##name(void) { add_test(#name, test_##name); }   \
+    static void test_##name(void)
+
+/* Runs the test of this name; without one, lists the names. Returns the status of the program. */
+static inline int run_named(const char *name)
+{
+    for (struct test *test = tests; test->name; test++) {
         if (!name) {
             puts(test->name);
         } else if (strcmp(name, test->name) == 0) {

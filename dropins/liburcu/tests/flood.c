@@ -19,9 +19,8 @@ static void release(struct rcu_head *head)
     free(caa_container_of(head, struct object, head));
 }
 
-static void *produce(void *unused)
+static void produce(void)
 {
-    rcu_register_thread();
     unsigned long count = 0;
     for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); count++) {
         struct object *object = malloc(sizeof *object);
@@ -31,8 +30,6 @@ static void *produce(void *unused)
         quiescent();
     }
     ADD(queued, count);
-    rcu_unregister_thread();
-    return NULL;
 }
 
 static double now(void)
@@ -49,7 +46,7 @@ int main(int count, char **arguments)
     CHECK(producers > 0 && producers <= MOST);
     double begin = now();
     for (int i = 0; i < producers; i++)
-        threads[i] = start(produce, NULL);
+        threads[i] = start_registered(produce);
     usleep(1000 * atoi(arguments[2]));
     STORE(stop, 1);
     for (int i = 0; i < producers; i++)

@@ -5,7 +5,6 @@ process runs its own. With LFHT, a hash table of liburcu-cds that resizes itself
 #include "flavor.h"
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 enum { FORKS = 10, DEPTH = 3, CALLS = 20, NODES = 600 };
 
@@ -120,15 +119,13 @@ static void levels(int depth)
 #endif
         call_rcu_after_fork_parent();
         rcu_thread_online();
-        int status;
         call_some();
 #if defined(LFHT)
         use_table(table);
 #endif
         rcu_thread_offline();
-        CHECK(waitpid(child, &status, 0) == child);
+        await_child(child);
         rcu_thread_online();
-        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
         rcu_barrier();
     }
 #if defined(LFHT)
@@ -198,8 +195,7 @@ static void test_prune(void)
         _exit(0);
     }
     urcu_bp_after_fork_parent();
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    await_child(child);
     STORE(leave, 1);
     join(thread);
 }

@@ -6,9 +6,8 @@ enum { READERS = 4 };
 
 static int stop, ready;
 
-static void *reader(void *unused)
+static void reader(void)
 {
-    rcu_register_thread();
     ADD(ready, 1);
     while (!LOAD(stop)) {
         rcu_read_lock();
@@ -16,8 +15,6 @@ static void *reader(void *unused)
         rcu_read_unlock();
         quiescent();
     }
-    rcu_unregister_thread();
-    return NULL;
 }
 
 int main(int argc, char **argv)
@@ -25,7 +22,7 @@ int main(int argc, char **argv)
     unsigned long count = argc > 1 ? strtoul(argv[1], NULL, 10) : 100;
     pthread_t threads[READERS];
     for (int i = 0; i < READERS; i++)
-        threads[i] = start(reader, NULL);
+        threads[i] = start_registered(reader);
     UNTIL(LOAD(ready) == READERS);
     rcu_register_thread();
     for (unsigned long i = 0; i < count; i++)

@@ -42,7 +42,7 @@ static void call_held(struct rcu_head *unused)
 }
 
 /* Threads that queue callbacks yield if the worker has not come to many others, and no longer. */
-static void test_flood(void)
+TEST(flood)
 {
     static struct rcu_head heads[FLOOD], first, after;
     STORE(held, 1);
@@ -77,22 +77,20 @@ static unsigned long number(void)
 /* A registered thread: without one, a grace period has no number. */
 static int registered;
 
-static void *stay_registered(void *unused)
+static void stay_registered(void)
 {
-    rcu_register_thread();
     rcu_read_lock();
     rcu_read_unlock();
     rcu_thread_offline();
     STORE(registered, 1);
     for (;;)
         pause();
-    return unused;
 }
 
 /* All workers are freed after one grace period. */
-static void test_free_all(void)
+TEST(free_all)
 {
-    start(stay_registered, NULL);
+    start_registered(stay_registered);
     UNTIL(LOAD(registered));
     STORE(cpus, 16);
     CHECK(create_all_cpu_call_rcu_data(0) == 0);
@@ -107,7 +105,7 @@ static void test_free_all(void)
 }
 
 /* The same with callbacks in each queue, which have been called then. */
-static void test_free_all_with_callbacks(void)
+TEST(free_all_with_callbacks)
 {
     static struct rcu_head heads[16];
     STORE(cpus, 16);
@@ -122,7 +120,7 @@ static void test_free_all_with_callbacks(void)
 }
 
 /* One worker serves two CPUs, and is freed once. */
-static void test_free_all_shared(void)
+TEST(free_all_shared)
 {
     static struct rcu_head head;
     struct call_rcu_data *data = create_call_rcu_data(0, -1);
@@ -135,7 +133,7 @@ static void test_free_all_shared(void)
 }
 
 /* The default worker serves a CPU, and is not freed. */
-static void test_free_all_default(void)
+TEST(free_all_default)
 {
     static struct rcu_head head;
     CHECK(set_cpu_call_rcu_data(0, get_default_call_rcu_data()) == 0);
@@ -153,7 +151,7 @@ static bool is_pinned_to(pthread_t thread, int cpu)
     return CPU_COUNT(&set) == 1 && CPU_ISSET(cpu, &set);
 }
 
-static void test_pinned_again(void)
+TEST(pinned_again)
 {
     cpu_set_t all, other;
     int cpu = -1;
@@ -180,17 +178,7 @@ static void test_pinned_again(void)
     call_rcu_data_free(data);
 }
 
-static const struct test tests[] = {
-    {"flood", test_flood},
-    {"free-all", test_free_all},
-    {"free-all-with-callbacks", test_free_all_with_callbacks},
-    {"free-all-shared", test_free_all_shared},
-    {"free-all-default", test_free_all_default},
-    {"pinned-again", test_pinned_again},
-    {NULL, NULL},
-};
-
 int main(int count, char **arguments)
 {
-    return run_named(tests, count > 1 ? arguments[1] : NULL);
+    return run_named(count > 1 ? arguments[1] : NULL);
 }

@@ -2,21 +2,12 @@
 
 #![allow(dead_code, reason = "not every test program uses all of it")]
 
-pub use ::support::deadline;
+pub use ::support::{deadline, tracked::Tracked};
 
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 use crossbeam_epoch::{self as epoch, Collector, Guard};
-
-/// Counts how often it is dropped.
-pub struct Tracked(pub &'static AtomicUsize);
-
-impl Drop for Tracked {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Release);
-    }
-}
 
 /// A way to pin a thread.
 pub trait Participant {
