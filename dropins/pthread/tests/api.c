@@ -25,6 +25,22 @@
     } while (0)
 #define OK(call) CHECK((call) == 0)
 
+static struct {
+    const char *name;
+    void (*run)(void);
+} tests[32];
+static int test_count;
+
+/* TEST(name) { ... } defines a test. */
+#define TEST(test)                                             \
+    static void test(void);                                    \
+    __attribute__((constructor)) static void add_##test(void)  \
+    {                                                          \
+        tests[test_count].name = #test;                        \
+        tests[test_count++].run = test;                        \
+    }                                                          \
+    static void test(void)
+
 enum { ROUNDS = 2000 };
 
 static bool ours(void) { return getenv("ours") != NULL; }
@@ -64,7 +80,7 @@ static void init_shared(pthread_cond_t *cond)
 }
 
 /* Plain mutexes are stillpoint's, which stores no owner. Others are the C library's. */
-static void kinds(void)
+TEST(kinds)
 {
     pthread_mutex_t fixed = PTHREAD_MUTEX_INITIALIZER, adaptive = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
     pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, normal, shared;
@@ -97,6 +113,16 @@ struct shared {
     int state, count;
 };
 
+/* Waits until a number that the mutex guards is this one. */
+static void until(struct shared *shared, const int *number, int wanted)
+{
+    for (bool done = false; !done;) {
+        OK(pthread_mutex_lock(&shared->mutex));
+        done = *number == wanted;
+        OK(pthread_mutex_unlock(&shared->mutex));
+    }
+}
+
 static void *fresh_page(void)
 {
     void *page = mmap(NULL, sizeof(struct shared), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -114,16 +140,12 @@ static void *unlock_mutex(void *argument)
 }
 
 /* The thread that locks a mutex last unmaps it: an earlier unlock must not touch it any more. */
-static void unmap_mutex(void)
+TEST(unmap_mutex)
 {
     for (int i = 0; i < ROUNDS; i++) {
         struct shared *shared = fresh_page();
         pthread_t thread = start(unlock_mutex, shared);
-        for (bool done = false; !done;) {
-            OK(pthread_mutex_lock(&shared->mutex));
-            done = shared->state == 1;
-            OK(pthread_mutex_unlock(&shared->mutex));
-        }
+        until(shared, &shared->state, 1);
         munmap(shared, sizeof *shared);
         OK(pthread_join(thread, NULL));
     }
@@ -139,7 +161,7 @@ static void *unlock_rwlock(void *argument)
     return NULL;
 }
 
-static void unmap_rwlock(void)
+TEST(unmap_rwlock)
 {
     for (int i = 0; i < ROUNDS; i++) {
         /* Reader and writer, writer and reader, two writers. */
@@ -172,7 +194,7 @@ static void *wait_shortly(void *argument)
 }
 
 /* A variable may be destroyed once all waiters have been notified, while some time out. */
-static void unmap_cond(void)
+TEST(unmap_cond)
 {
     for (int i = 0; i < ROUNDS; i++) {
         struct shared *shared = fresh_page();
@@ -205,7 +227,7 @@ static void *hold(void *argument)
 }
 
 /* No function changes errno. */
-static void errno_is_kept(void)
+TEST(errno_is_kept)
 {
     struct shared *shared = fresh_page();
     pthread_t thread = start(hold, shared);
@@ -262,16 +284,12 @@ static void *wait_cancelled(void *argument)
 }
 
 /* Of two waiters one is cancelled and one is notified, at the same time: the other one takes the notification. */
-static void cancelled_waiter_passes_on(void)
+TEST(cancelled_waiter_passes_on)
 {
     for (int i = 0; i < ROUNDS; i++) {
         struct shared shared = { .state = 0 };
         pthread_t threads[2] = { start(wait_cancelled, &shared), start(wait_cancelled, &shared) };
-        for (bool both = false; !both;) {
-            OK(pthread_mutex_lock(&shared.mutex));
-            both = shared.count == 2;
-            OK(pthread_mutex_unlock(&shared.mutex));
-        }
+        until(&shared, &shared.count, 2);
         OK(pthread_mutex_lock(&shared.mutex));
         shared.state = 1;
         OK(pthread_mutex_unlock(&shared.mutex));
@@ -302,7 +320,7 @@ static void *notify_once(void *argument)
 }
 
 /* A variable is used with mutexes of all kinds, one after the other, in either order. */
-static void mixed_kinds(void)
+TEST(mixed_kinds)
 {
     for (int first = 0; first < 2; first++) {
         for (int is_shared = 0; is_shared < 2; is_shared++) {
@@ -355,7 +373,7 @@ static void *old_notify(void *none)
 }
 
 /* A program that was linked before condition variables had their size. */
-static void old_version(void)
+TEST(old_version)
 {
     OK(old_init((pthread_cond_t *)old.cond, NULL));
     OK(pthread_mutex_lock(&old.mutex));
@@ -395,17 +413,13 @@ static void *wait_until_state(void *argument)
 }
 
 /* The child has what the forking thread held, and can use its locks. */
-static void forked_child_uses_locks(void)
+TEST(forked_child_uses_locks)
 {
     struct shared *shared = fresh_page(), *waited = fresh_page();
     pthread_t threads[4], waiter = start(wait_until_state, waited);
     for (int t = 0; t < 4; t++)
         threads[t] = start(contend, shared);
-    for (bool waits = false; !waits;) {
-        OK(pthread_mutex_lock(&waited->mutex));
-        waits = waited->count;
-        OK(pthread_mutex_unlock(&waited->mutex));
-    }
+    until(waited, &waited->count, 1);
     for (int i = 0; i < 100; i++) {
         OK(pthread_mutex_lock(&shared->mutex));
         pid_t child = fork();
@@ -453,7 +467,7 @@ static void *wait_interrupted(void *argument)
 
 static void ignore(int signal) { (void)signal; }
 
-static void signals_do_not_end_waits(void)
+TEST(signals_do_not_end_waits)
 {
     struct shared *shared = fresh_page();
     struct sigaction action = { .sa_handler = ignore };
@@ -487,7 +501,7 @@ static void *shared_section(void *argument)
     return NULL;
 }
 
-static void spin_kinds(void)
+TEST(spin_kinds)
 {
     for (int kind = 0; kind < 2; kind++) {
         struct shared *shared = fresh_page();
@@ -564,65 +578,43 @@ static int set_state(struct shared *shared)
     return unlock(shared);
 }
 
-static void unlock_wakes(void)
+TEST(unlock_wakes)
 {
     struct shared shared = { .state = 0 };
     OK(lock(&shared));
     is_woken(&shared, lock, unlock);
 }
 
-static void signal_wakes(void)
+TEST(signal_wakes)
 {
     struct shared shared = { .state = 0 };
     is_woken(&shared, wait_for_state, set_state);
 }
 
-static void writer_wakes_reader(void)
+TEST(writer_wakes_reader)
 {
     struct shared shared = { .state = 0 };
     OK(write_lock(&shared));
     is_woken(&shared, read_lock, rw_unlock);
 }
 
-static void writer_wakes_writer(void)
+TEST(writer_wakes_writer)
 {
     struct shared shared = { .state = 0 };
     OK(write_lock(&shared));
     is_woken(&shared, write_lock, rw_unlock);
 }
 
-static void reader_wakes_writer(void)
+TEST(reader_wakes_writer)
 {
     struct shared shared = { .state = 0 };
     OK(read_lock(&shared));
     is_woken(&shared, write_lock, rw_unlock);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} tests[] = {
-    { "kinds", kinds },
-    { "unlock_wakes", unlock_wakes },
-    { "signal_wakes", signal_wakes },
-    { "writer_wakes_reader", writer_wakes_reader },
-    { "writer_wakes_writer", writer_wakes_writer },
-    { "reader_wakes_writer", reader_wakes_writer },
-    { "unmap_mutex", unmap_mutex },
-    { "unmap_rwlock", unmap_rwlock },
-    { "unmap_cond", unmap_cond },
-    { "errno_is_kept", errno_is_kept },
-    { "cancelled_waiter_passes_on", cancelled_waiter_passes_on },
-    { "mixed_kinds", mixed_kinds },
-    { "old_version", old_version },
-    { "forked_child_uses_locks", forked_child_uses_locks },
-    { "signals_do_not_end_waits", signals_do_not_end_waits },
-    { "spin_kinds", spin_kinds },
-};
-
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+    for (int i = 0; i < test_count; i++) {
         if (argc < 2) {
             puts(tests[i].name);
         } else if (!strcmp(argv[1], tests[i].name)) {
