@@ -43,34 +43,49 @@ fn keep<G>(guard: Option<G>, error: c_int) -> c_int {
     }
 }
 
-/// Takes the lock.
-#[unsafe(no_mangle)]
-pub extern "C" fn sp_mutex_lock(mutex: &CMutex) {
-    mem::forget(mutex.lock());
+/// Functions that take the lock, take it if no other thread is in the way, block for at most so many nanoseconds, and
+/// release it.
+macro_rules! functions {
+    ($type:ty: $lock:ident, $try:ident, $timed:ident, $unlock:ident: $take:ident, $try_take:ident, $take_for:ident,
+        $end:ident) => {
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $lock(lock: &$type) {
+            mem::forget(lock.$take());
+        }
+
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $try(lock: &$type) -> c_int {
+            keep(lock.$try_take(), libc::EBUSY)
+        }
+
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $timed(lock: &$type, timeout: u64) -> c_int {
+            keep(lock.$take_for(Duration::from_nanos(timeout)), libc::ETIMEDOUT)
+        }
+
+        /// # Safety
+        ///
+        /// The calling thread holds the lock.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $unlock(lock: &$type) {
+            // SAFETY: the caller's contract.
+            unsafe { lock.$end() };
+        }
+    };
 }
 
-/// Takes the lock if it is free.
-#[unsafe(no_mangle)]
-pub extern "C" fn sp_mutex_trylock(mutex: &CMutex) -> c_int {
-    keep(mutex.try_lock(), libc::EBUSY)
-}
-
-/// Takes the lock; blocks for at most `timeout` nanoseconds.
-#[unsafe(no_mangle)]
-pub extern "C" fn sp_mutex_timedlock(mutex: &CMutex, timeout: u64) -> c_int {
-    keep(mutex.try_lock_for(Duration::from_nanos(timeout)), libc::ETIMEDOUT)
-}
-
-/// Releases the lock.
-///
-/// # Safety
-///
-/// The calling thread holds it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sp_mutex_unlock(mutex: &CMutex) {
-    // SAFETY: the caller's contract.
-    unsafe { mutex.force_unlock() };
-}
+functions!(
+    CMutex: sp_mutex_lock, sp_mutex_trylock, sp_mutex_timedlock, sp_mutex_unlock:
+    lock, try_lock, try_lock_for, force_unlock
+);
+functions!(
+    CRwLock: sp_rwlock_rdlock, sp_rwlock_tryrdlock, sp_rwlock_timedrdlock, sp_rwlock_rdunlock:
+    read, try_read, try_read_for, force_unlock_read
+);
+functions!(
+    CRwLock: sp_rwlock_wrlock, sp_rwlock_trywrlock, sp_rwlock_timedwrlock, sp_rwlock_wrunlock:
+    write, try_write, try_write_for, force_unlock_write
+);
 
 /// Releases the lock, blocks until a notification, for at most `timeout`, and takes the lock again.
 ///
@@ -131,42 +146,3 @@ pub unsafe extern "C" fn sp_rwlock_destroy(lock: NonNull<CRwLock>) {
     // SAFETY: the caller's contract.
     unsafe { lock.drop_in_place() };
 }
-
-/// Functions that take the lock, take it if no other thread is in the way, block for at most so many nanoseconds, and
-/// release it.
-macro_rules! rwlock {
-    ($lock:ident, $try:ident, $timed:ident, $unlock:ident: $take:ident, $try_take:ident, $take_for:ident, $end:ident) => {
-        #[unsafe(no_mangle)]
-        pub extern "C" fn $lock(lock: &CRwLock) {
-            mem::forget(lock.$take());
-        }
-
-        #[unsafe(no_mangle)]
-        pub extern "C" fn $try(lock: &CRwLock) -> c_int {
-            keep(lock.$try_take(), libc::EBUSY)
-        }
-
-        #[unsafe(no_mangle)]
-        pub extern "C" fn $timed(lock: &CRwLock, timeout: u64) -> c_int {
-            keep(lock.$take_for(Duration::from_nanos(timeout)), libc::ETIMEDOUT)
-        }
-
-        /// # Safety
-        ///
-        /// The calling thread holds the lock.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $unlock(lock: &CRwLock) {
-            // SAFETY: the caller's contract.
-            unsafe { lock.$end() };
-        }
-    };
-}
-
-rwlock!(
-    sp_rwlock_rdlock, sp_rwlock_tryrdlock, sp_rwlock_timedrdlock, sp_rwlock_rdunlock:
-    read, try_read, try_read_for, force_unlock_read
-);
-rwlock!(
-    sp_rwlock_wrlock, sp_rwlock_trywrlock, sp_rwlock_timedwrlock, sp_rwlock_wrunlock:
-    write, try_write, try_write_for, force_unlock_write
-);

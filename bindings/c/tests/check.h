@@ -48,6 +48,18 @@ static inline void join(pthread_t thread)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* Runs the function in so many threads at once, and `meanwhile` beside them, if it is not null. */
+static inline void in_threads(int count, void *(*function)(void *), void (*meanwhile)(void))
+{
+    pthread_t threads[16];
+    for (int i = 0; i < count; i++)
+        threads[i] = start(function, NULL);
+    if (meanwhile)
+        meanwhile();
+    for (int i = 0; i < count; i++)
+        join(threads[i]);
+}
+
 /* Runs the test in a process of its own, with its standard error in `text`. Returns how it ended, as of `waitpid`. */
 static inline int in_child(void (*test)(void), char *text, size_t size)
 {

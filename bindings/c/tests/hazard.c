@@ -47,6 +47,13 @@ static void *read_all(void *unused)
     return NULL;
 }
 
+static void replace_all(void)
+{
+    for (int value = 3; value < 20000; value++)
+        retire(sp_rcu_xchg_pointer(current, make(value)));
+    stop = 1;
+}
+
 int main(void)
 {
     struct sp_hazard hazard;
@@ -73,14 +80,7 @@ int main(void)
     CHECK(sp_barrier(sp_hazard_domain()) == 0);
     CHECK(*number == 7);
 
-    pthread_t threads[2];
-    for (int i = 0; i < 2; i++)
-        threads[i] = start(read_all, NULL);
-    for (int value = 3; value < 20000; value++)
-        retire(sp_rcu_xchg_pointer(current, make(value)));
-    stop = 1;
-    for (int i = 0; i < 2; i++)
-        join(threads[i]);
+    in_threads(2, read_all, replace_all);
     retire(current);
     sp_hazard_destroy(&hazard);
     sp_hazard_destroy(&hazard);

@@ -48,6 +48,14 @@ static void until_waiting(int number)
     }
 }
 
+static void wake_both(void)
+{
+    until_waiting(2);
+    sp_cond_signal(&filled);
+    until_waiting(1);
+    sp_cond_broadcast(&filled);
+}
+
 static void functions(void)
 {
     struct sp_rwlock *fresh = malloc(sizeof *fresh);
@@ -75,13 +83,7 @@ static void functions(void)
     CHECK(sp_mutex_timedlock(&mutex, 0) == 0);
     sp_mutex_unlock(&mutex);
 
-    pthread_t threads[2] = {start(waits, NULL), start(waits, NULL)};
-    until_waiting(2);
-    sp_cond_signal(&filled);
-    until_waiting(1);
-    sp_cond_broadcast(&filled);
-    join(threads[0]);
-    join(threads[1]);
+    in_threads(2, waits, wake_both);
 }
 
 /* Both locks, by each function, around what is not atomic. */
@@ -131,18 +133,6 @@ static void *works(void *unused)
     return unused;
 }
 
-static void threads_of(void *(*function)(void *), void (*meanwhile)(void))
-{
-    pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        threads[i] = start(function, NULL);
-    meanwhile();
-    for (int i = 0; i < THREADS; i++)
-        join(threads[i]);
-}
-
-static void nothing(void) {}
-
 static void make_jobs(void)
 {
     for (int i = 0; i < ROUNDS; i++) {
@@ -176,9 +166,9 @@ int main(void)
 {
     alarm(280);
     functions();
-    threads_of(adds, nothing);
+    in_threads(THREADS, adds, NULL);
     CHECK(total == THREADS * ROUNDS && parts[0] == THREADS * ROUNDS / 8 && parts[1] == parts[0]);
-    threads_of(works, make_jobs);
+    in_threads(THREADS, works, make_jobs);
     CHECK(done == ROUNDS);
     other_mutex();
     return 0;

@@ -34,8 +34,10 @@ void plain_pairs()
     int sum = 0;
     points.for_each([&](Id id, Point point) { sum += static_cast<int>(id.low) * point.x; });
     CHECK(sum == 14 && points.size() == 1);
-    stillpoint::copy_map<Id, Point> moved(std::move(points));
+    stillpoint::copy_map<Id, Point> moved(std::move(points)), other;
     CHECK(moved.remove({1, 2})->y == 8 && !moved.remove({1, 2}));
+    points = std::move(other);
+    CHECK(points.size() == 0);
 
     struct Low {
         std::uint64_t operator()(std::uint32_t key) const { return key; }
@@ -49,6 +51,36 @@ void plain_pairs()
         return ++seen < 500;
     });
     CHECK(seen == 500);
+}
+
+// A hash function that throws, at the second call. The first one is by an insertion.
+struct Throwing {
+    std::size_t operator()(std::uint64_t key) const
+    {
+        static std::atomic<int> calls{0};
+        if (calls++ == 1)
+            throw key;
+        return key;
+    }
+};
+
+struct Number {
+    std::uint64_t key;
+};
+
+void throwing_hashes_terminate()
+{
+    CHECK(terminates([] {
+        stillpoint::copy_map<std::uint64_t, int, Throwing> map;
+        map.insert(1, 2);
+        map.get(1);
+    }));
+    CHECK(terminates([] {
+        stillpoint::hash_map<&Number::key, Throwing> map;
+        Number one{1}, two{2};
+        map.insert(&one);
+        map.insert(&two);
+    }));
 }
 
 struct Connection : Named, stillpoint::rcu_obj_base<Connection, Count> {
@@ -112,6 +144,7 @@ void lists()
 int main()
 {
     plain_pairs();
+    throwing_hashes_terminate();
     structures();
     lists();
     return 0;

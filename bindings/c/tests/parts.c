@@ -127,14 +127,10 @@ static void *add(void *unused)
 
 static void per_cpu(void)
 {
-    pthread_t threads[4];
     struct sp_pool *pool;
     int objects[20], *popped;
     CHECK(sp_counter_create(&counter) == 0);
-    for (int i = 0; i < 4; i++)
-        threads[i] = start(add, NULL);
-    for (int i = 0; i < 4; i++)
-        join(threads[i]);
+    in_threads(4, add, NULL);
     CHECK(sp_counter_sum(counter) == 40000);
     sp_counter_destroy(counter);
     sp_counter_destroy(NULL);

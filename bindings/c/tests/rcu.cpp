@@ -22,20 +22,6 @@ using std::rcu_synchronize;
 
 namespace {
 
-bool terminates(void (*f)())
-{
-    static void (*function)();
-    char text[4096];
-    function = f;
-    int status = in_child(
-        [] {
-            std::set_terminate([] { _exit(42); });
-            function();
-        },
-        text, sizeof text);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 42;
-}
-
 // [saferecl.rcu.base]/1, /3, /4; [saferecl.rcu.general]/2.
 using Test = Objects<rcu_obj_base>;
 using Node = Test::Node;

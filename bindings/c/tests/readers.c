@@ -59,13 +59,8 @@ static void *one_read(void *unused)
 
 static void *churn(void *unused)
 {
-    while (!load(&stop)) {
-        pthread_t threads[4];
-        for (int i = 0; i < 4; i++)
-            threads[i] = start(one_read, NULL);
-        for (int i = 0; i < 4; i++)
-            join(threads[i]);
-    }
+    while (!load(&stop))
+        in_threads(4, one_read, NULL);
     return NULL;
 }
 

@@ -1,8 +1,10 @@
-// What the tests of retirement share: deleters, a base that comes first, and the classes that are retired.
+// What the tests in C++ share: a child that terminates, deleters, a base that comes first, and classes that are
+// retired.
 
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +16,20 @@
 namespace {
 
 std::atomic<int> deleted{0};
+
+[[maybe_unused]] bool terminates(void (*f)())
+{
+    static void (*function)();
+    char text[4096];
+    function = f;
+    int status = in_child(
+        [] {
+            std::set_terminate([] { _exit(42); });
+            function();
+        },
+        text, sizeof text);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 42;
+}
 
 // A base that comes first, so that the base of `retire` is not at the beginning.
 struct Named {

@@ -5,15 +5,25 @@
 /*#
 # C++26's `<hazard_pointer>` for C++17
 
-`stillpoint/hazard_pointer.hpp` has the names of the header `<hazard_pointer>` ([saferecl.hp] in the C++26 draft) in the
-namespace `stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`; C programs have [`stillpoint.h`](c-api.md). With
-`STILLPOINT_STD_HAZARD_POINTER` defined before it is included, the names are in the namespace `std` as well, and
-`__cpp_lib_hazard_pointer` is defined, unless the implementation has the header. With the folder `include/stillpoint/std`
-among those of the headers (`pkg-config --variable=stddir stillpoint`), `#include <hazard_pointer>` does the same.
+`stillpoint/hazard_pointer.hpp` has the names of the header `<hazard_pointer>` ([saferecl.hp] in the C++26 draft) in
+the namespace `stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`; C programs have
+[`stillpoint.h`](c-api.md). The macro `STILLPOINT_STD_HAZARD_POINTER`, or `#include <hazard_pointer>` with the folder
+`stddir`, adds the names to the namespace `std` and defines `__cpp_lib_hazard_pointer`, as [`rcu.hpp`](c-rcu-hpp.md)
+says of its own.
 
-The batches are those of C++29 (P3428).
+The batches are those of C++29 (P3428). In C++17, which has no `std::span`, they may be arrays, `std::array` and
+`std::vector`.
 
-`bindings/c/reference.sh` makes a page of the comments in the header.
+```cpp
+struct Node : stillpoint::hazard_pointer_obj_base<Node> {
+    int value;
+};
+std::atomic<Node *> current;
+
+stillpoint::hazard_pointer pointer = stillpoint::make_hazard_pointer(); // a reader
+use(pointer.protect(current)->value);
+current.exchange(next)->retire(); // a writer: it is deleted when no hazard pointer protects it
+```
 
 ## What the standard leaves open
 
@@ -25,45 +35,6 @@ The batches are those of C++29 (P3428).
 | `retire` | allocates nothing for the object. It blocks for ten seconds at most if more is retired than can be reclaimed. If the thread cannot be registered, `std::terminate` is called |
 | `make_hazard_pointer` | takes a few nanoseconds, and allocates only if the thread has no hazard pointer to spare. Throws `std::bad_alloc` |
 | hazard pointers | may be moved to other threads, and outlive the thread that made them |
-
-## Synopsis
-
-```cpp
-template <class T, class D = std::default_delete<T>>
-class hazard_pointer_obj_base {          // for class Node : public hazard_pointer_obj_base<Node>
-public:
-    // Reclaims this object by d(p), where p is its address, when no hazard pointer protects it. Once for each object.
-    void retire(D d = D()) noexcept;
-
-protected:
-    // Default constructor, copies, moves and destructor are defaulted.
-};
-
-class hazard_pointer {                   // owns a hazard pointer, or is empty
-public:
-    hazard_pointer() noexcept;           // empty
-    hazard_pointer(hazard_pointer &&) noexcept;
-    hazard_pointer &operator=(hazard_pointer &&) noexcept;
-    ~hazard_pointer();
-    bool empty() const noexcept;
-
-    // The others are for hazard pointers that are not empty.
-    template <class T> T *protect(const std::atomic<T *> &src) noexcept;
-    template <class T> bool try_protect(T *&ptr, const std::atomic<T *> &src) noexcept;
-    template <class T> void reset_protection(const T *ptr) noexcept;
-    void reset_protection(std::nullptr_t = nullptr) noexcept;
-    void swap(hazard_pointer &) noexcept;
-};
-
-hazard_pointer make_hazard_pointer();
-void swap(hazard_pointer &, hazard_pointer &) noexcept;
-
-// Makes a hazard pointer for each element that is empty. Throws std::bad_alloc: then it has made none.
-void make_hazard_pointer_batch(std::span<hazard_pointer> batch);
-// Makes each element empty.
-void clear_hazard_pointer_batch(std::span<hazard_pointer> batch) noexcept;
-// In C++17, for arrays, std::array and std::vector.
-```
 */
 
 #if __cplusplus < 201703L

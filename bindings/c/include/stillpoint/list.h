@@ -5,9 +5,10 @@
 /*#
 # Lists that readers follow
 
-`stillpoint/list.h` has doubly linked lists whose links are members of the program's structures. Readers walk them
-inside read-side critical sections (`sp_rcu_read_lock`), or online in the qsbr domain. Writers exclude each other, by
-a mutex. What a writer removes it frees after a grace period: readers may be at it, and find their way from there.
+`stillpoint/list.h` has doubly linked lists. The links are members of the program's structures. Readers take no lock:
+they walk a list inside read-side critical sections (`sp_rcu_read_lock`), or as threads that are online in the qsbr
+domain. One thread at a time changes a list: writers share a mutex. A reader may still be at an element that a writer
+has removed, and goes on to the next one from there. So the element is freed after a grace period.
 
 ```c
 struct route {
@@ -38,7 +39,7 @@ extern "C" {
 
 /*# ## Lists
 
-A list has two ends, and its head takes two words. */
+Elements are inserted at either end, or beside another one. The head of a list takes two words. */
 
 /** The head of a list, or the link of an element. */
 struct sp_list {
@@ -46,17 +47,17 @@ struct sp_list {
     struct sp_list *previous;
 };
 
-/** The initializer of the head `head`, which is empty. */
+/** The initializer of `head`, the head of an empty list. */
 #define SP_LIST_INIT(head) {&(head), &(head)}
 
-/** Makes `head` an empty list. Not while readers walk it. */
+/** Makes `head` the head of an empty list. No reader may walk it meanwhile. */
 static inline void sp_list_init(struct sp_list *head)
 {
     head->next = head;
     head->previous = head;
 }
 
-/* The link is whole before readers find it. */
+/* `link` has both of its pointers before readers can find it. */
 static inline void sp_list_add_between_(struct sp_list *link, struct sp_list *previous, struct sp_list *next)
 {
     link->next = next;
@@ -65,19 +66,20 @@ static inline void sp_list_add_between_(struct sp_list *link, struct sp_list *pr
     next->previous = link;
 }
 
-/** Inserts `link` behind `place`: at the front, if that is the head. */
+/** Inserts `link` behind `place`, which is a link of the list; or its head, for the front of the list. */
 static inline void sp_list_add(struct sp_list *link, struct sp_list *place)
 {
     sp_list_add_between_(link, place, place->next);
 }
 
-/** Inserts `link` before `place`: at the end, if that is the head. */
+/** Inserts `link` before `place`, which is a link of the list; or its head, for the end of the list. */
 static inline void sp_list_add_before(struct sp_list *link, struct sp_list *place)
 {
     sp_list_add_between_(link, place->previous, place);
 }
 
-/** Removes `link`. Readers that are there go on. It may be inserted again after a grace period. */
+/** Removes `link` from its list. Readers that are at its element can still go on to the next one: the element may be
+freed, or inserted again, after a grace period. */
 static inline void sp_list_del(struct sp_list *link)
 {
     struct sp_list *next = link->next;
@@ -86,7 +88,8 @@ static inline void sp_list_del(struct sp_list *link)
     sp_rcu_assign_pointer(link->previous->next, next);
 }
 
-/** Puts `fresh` in the place of `old`. Readers find one of them. */
+/** Replaces `old` by `fresh`: each reader finds one of the two. The element of `old` may be freed after a grace
+period. */
 static inline void sp_list_replace(struct sp_list *old, struct sp_list *fresh)
 {
     sp_list_add_between_(fresh, old->previous, old->next);
@@ -98,20 +101,22 @@ static inline int sp_list_is_empty(const struct sp_list *head)
     return sp_rcu_dereference(head->next) == head;
 }
 
-/** Does what follows with `link`, a variable of type `struct sp_list *`, for each element of the list. A writer that
-removes and retires elements on the way walks inside a section, too. */
+/** Repeats the statement that follows for each element of the list: `link`, a variable of type `struct sp_list *`, is
+the address of its link. A writer that removes and retires elements in such a loop is inside a section, too: otherwise
+an element might be freed before the loop goes on to the next one. */
 #define sp_list_for_each(link, head)                                  \
     for (struct sp_list *SP_END_ = ((link) = sp_list_head_((head)));  \
          ((link) = sp_rcu_dereference((link)->next)) != SP_END_;)
 
-/** Does what follows with `entry`, which it declares, for each element, of type `type` with the link `member`. */
+/** The same with `entry`, which this declares as the address of the element. The elements are of type `type`, and
+`member` is their link. */
 #define sp_list_for_each_entry(entry, head, type, member)                                         \
     for (struct sp_list *SP_END_ = sp_list_head_((head)); SP_END_; SP_END_ = SP_NULL_)            \
         for (type *entry = sp_container_of(sp_rcu_dereference(SP_END_->next), type, member);      \
              &entry->member != SP_END_;                                                           \
              entry = sp_container_of(sp_rcu_dereference(entry->member.next), type, member))
 
-/* The head, which is evaluated once, under a name of the line. */
+/* The head, which is evaluated once. Its name ends with the number of the line, so that loops can be nested. */
 #define SP_END_ SP_JOIN_(sp_end_, __LINE__)
 #define SP_JOIN_(name, line) SP_JOIN_EXPANDED_(name, line)
 #define SP_JOIN_EXPANDED_(name, line) name##line
@@ -123,20 +128,22 @@ static inline struct sp_list *sp_list_head_(const struct sp_list *head)
 
 /*# ## Lists of hash tables
 
-A list whose head takes one word. */
+The buckets of a hash table are many lists with few elements: here the head of a list takes one word, and elements are
+inserted at the front only. */
 
 /** The link of an element. */
 struct sp_hlist {
     struct sp_hlist *next;
+    /** Where the pointer to this link is: in the link before, or in the head. */
     struct sp_hlist **place;
 };
 
-/** The head of such a list. All zero, it is empty. */
+/** The head of such a list. If it is all zero, the list is empty. */
 struct sp_hlist_head {
     struct sp_hlist *first;
 };
 
-/** Inserts `link` at the front. */
+/** Inserts `link` at the front of the list. */
 static inline void sp_hlist_add(struct sp_hlist *link, struct sp_hlist_head *head)
 {
     struct sp_hlist *next = head->first;
@@ -147,7 +154,7 @@ static inline void sp_hlist_add(struct sp_hlist *link, struct sp_hlist_head *hea
     sp_rcu_assign_pointer(head->first, link);
 }
 
-/** Removes `link`. Readers that are there go on. It may be inserted again after a grace period. */
+/** Removes `link` from its list, as `sp_list_del` does. */
 static inline void sp_hlist_del(struct sp_hlist *link)
 {
     struct sp_hlist *next = link->next;
@@ -162,11 +169,12 @@ static inline int sp_hlist_is_empty(const struct sp_hlist_head *head)
     return !sp_rcu_dereference(head->first);
 }
 
-/** Does what follows with `link`, a variable of type `struct sp_hlist *`, for each element of the list. */
+/** Repeats the statement that follows for each element of the list, as `sp_list_for_each` does. `link` is a variable of
+type `struct sp_hlist *`. */
 #define sp_hlist_for_each(link, head) \
     for ((link) = sp_rcu_dereference((head)->first); (link); (link) = sp_rcu_dereference((link)->next))
 
-/** Does what follows with `entry`, which it declares, for each element, of type `type` with the link `member`. */
+/** The same with `entry`, as `sp_list_for_each_entry` does. */
 #define sp_hlist_for_each_entry(entry, head, type, member)                                        \
     for (type *entry = SP_ENTRY_(sp_rcu_dereference((head)->first), type, member); entry;         \
          entry = SP_ENTRY_(sp_rcu_dereference(entry->member.next), type, member))

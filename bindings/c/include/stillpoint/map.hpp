@@ -6,8 +6,12 @@
 # Hash maps for C++17
 
 `stillpoint/map.hpp` has `stillpoint::copy_map` and `stillpoint::hash_map`, which are those of
-[`stillpoint/map.h`](c-map.md) with types. They may be moved, but not while other threads use them. The constructors
-throw `std::bad_alloc`.
+[`stillpoint/map.h`](c-map.md) with types. The constructors throw `std::bad_alloc`.
+
+- *Moves.* A map may be moved, but not while other threads use it. What was moved to another map's constructor may only
+  be destroyed or assigned to. An assignment swaps the two maps.
+- *Exceptions.* Hash functions, comparisons and the functions of `for_each` must not throw: if one does, the program
+  ends by `std::terminate`. They run inside functions of C, which an exception cannot leave.
 
 ```cpp
 // Plain pairs, which are copied. With a third type, which is a hash function, instead of SipHash with random keys.
@@ -101,7 +105,7 @@ public:
     {
         std::uint64_t (*hash)(const void *, std::size_t) = nullptr;
         if constexpr (!std::is_void_v<Hash>) {
-            hash = [](const void *key, std::size_t) -> std::uint64_t {
+            hash = [](const void *key, std::size_t) noexcept -> std::uint64_t {
                 map_detail::room<K> copy;
                 std::memcpy(copy.bytes, key, sizeof(K));
                 return Hash{}(*copy.if_found(1));
@@ -164,7 +168,7 @@ public:
     /// Makes room for so many more pairs. Throws `std::bad_alloc`.
     void reserve(std::size_t additional) { map_detail::check(sp_copy_map_reserve(map_, additional)); }
 
-    /// Calls `f(key, value)` for each pair, until it returns `false`. It must not throw.
+    /// Calls `f(key, value)` for each pair, until it returns `false`.
     template <class F>
     void for_each(F f) const
     {
@@ -223,7 +227,7 @@ public:
 
     std::size_t size() const { return sp_hash_map_len(map_); }
 
-    /// Calls `f(object)`, with a reference to each structure, until it returns `false`. It must not throw.
+    /// Calls `f(object)`, with a reference to each structure, until it returns `false`.
     template <class F>
     void for_each(F f) const
     {

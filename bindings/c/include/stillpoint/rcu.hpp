@@ -6,12 +6,24 @@
 # C++26's `<rcu>` for C++17
 
 `stillpoint/rcu.hpp` has the names of the header `<rcu>` ([saferecl.rcu] in the C++26 draft) in the namespace
-`stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`; C++11 and C++14 have [`stillpoint.h`](c-api.md). With `STILLPOINT_STD_RCU` defined before it is
-included, the names are in the namespace `std` as well, and `__cpp_lib_rcu` is defined, unless the implementation has the
-header. With the folder `include/stillpoint/std` among those of the headers (`pkg-config --variable=stddir stillpoint`),
-`#include <rcu>` does the same, so that a program need not name this library.
+`stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`; C++11 and C++14 have [`stillpoint.h`](c-api.md). With
+`STILLPOINT_STD_RCU` defined before it is included, the names are in the namespace `std` as well, and `__cpp_lib_rcu`
+is defined, unless the implementation has the header. With the folder `include/stillpoint/std` among those of the
+headers (`pkg-config --variable=stddir stillpoint`), `#include <rcu>` does the same, so that a program need not name
+this library.
 
-`bindings/c/reference.sh` makes a page of the comments in the header.
+```cpp
+struct Config : stillpoint::rcu_obj_base<Config> {
+    int limit;
+};
+std::atomic<Config *> config;
+
+{
+    std::scoped_lock region(stillpoint::rcu_default_domain()); // a reader
+    use(config.load()->limit);
+}
+config.exchange(next)->retire(); // a writer: it is deleted when no region is open that may have it
+```
 
 ## What the standard leaves open
 
@@ -26,41 +38,6 @@ header. With the folder `include/stillpoint/std` among those of the headers (`pk
 | `lock` that cannot register the thread | calls `std::terminate`. `sp_rcu_register_thread` returns an error code instead |
 | `rcu_synchronize`, `rcu_barrier` inside a region, `rcu_barrier` in a deleter | call `std::terminate`, after a message. By the standard the first blocks for ever. The second would have to run deleters that were scheduled before the region began; here it does not |
 | `unlock` without a region | is undefined, as in the standard. With `SP_DEBUG` the program aborts |
-
-## Synopsis
-
-```cpp
-template <class T, class D = std::default_delete<T>>
-class rcu_obj_base {                     // for class Node : public rcu_obj_base<Node>
-public:
-    // Schedules d(p), where p is the address of this object. Once for each object.
-    void retire(D d = D(), rcu_domain &dom = rcu_default_domain()) noexcept;
-
-protected:
-    // Default constructor, copies, moves and destructor are defaulted.
-};
-
-class rcu_domain {                       // Cpp17Lockable: for std::scoped_lock, std::unique_lock, std::lock_guard
-public:
-    rcu_domain(const rcu_domain &) = delete;
-    rcu_domain &operator=(const rcu_domain &) = delete;
-    void lock() noexcept;                // begins a region, which ends in the same thread
-    bool try_lock() noexcept;            // the same; returns true
-    void unlock() noexcept;
-};
-
-rcu_domain &rcu_default_domain() noexcept;
-
-// Blocks until every region that is open now has ended.
-void rcu_synchronize(rcu_domain &dom = rcu_default_domain()) noexcept;
-
-// Blocks until everything has been evaluated that was scheduled before.
-void rcu_barrier(rcu_domain &dom = rcu_default_domain()) noexcept;
-
-// Schedules d(p). Throws std::bad_alloc, and what moving d throws: then nothing is scheduled.
-template <class T, class D = std::default_delete<T>>
-void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain());
-```
 */
 
 #if __cplusplus < 201703L
