@@ -7,10 +7,11 @@ cd "$(dirname "$0")/.."
 source ci/lib.sh
 source ci/pin.sh
 seconds=${1:-60}
-fuzz() { RUSTUP_TOOLCHAIN=$rust_nightly target/tools/bin/cargo-fuzz fuzz "$@"; }
+# fuzz COMMAND...: of cargo-fuzz.
+fuzz() { RUSTUP_TOOLCHAIN=$rust_nightly target/tools/bin/cargo-fuzz fuzz "$1" --fuzz-dir lab/fuzz "${@:2}"; }
 
 [[ -x target/tools/bin/cargo-fuzz ]] || cannot "there is no cargo-fuzz"
-pin fuzz
+pin lab/fuzz
 mapfile -t targets < <(fuzz list)
 (($# < 2)) || targets=("${@:2}")
 # With AddressSanitizer. Threads of the library outlive a program, and what they hold is no leak.
