@@ -209,12 +209,26 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
+        let entry = self.unlink(hash, key, guard)?;
+        // SAFETY: it is unlinked.
+        unsafe { self.retire(entry) };
+        entry.as_ref().map(Entry::pair)
+    }
+
+    /// Removes the entry of a key, which the caller retires.
+    #[track_caller]
+    fn unlink<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> Option<Shared<'g, Entry<K, V>>>
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
         let mut attempts = Attempts::new(&self.turn, hash);
         loop {
             let observed = self.attempt(&mut attempts, key, guard);
-            let entry = observed.entry.as_ref()?;
-            if self.exchange(&mut attempts, &observed, None, guard).is_ok() {
-                return Some(entry.pair());
+            observed.entry.as_ref()?;
+            attempts.wait();
+            if self.tables.exchange(hash, &observed, None, guard).is_ok() {
+                attempts::note_change(&self.turn, hash);
+                return Some(observed.entry);
             }
         }
     }
@@ -290,15 +304,9 @@ where
     {
         self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, key);
-        let mut attempts = Attempts::new(&self.turn, hash);
-        loop {
-            let observed = self.attempt(&mut attempts, key, guard);
-            observed.entry.as_ref()?;
-            if self.unlink(&mut attempts, &observed, guard) {
-                // SAFETY: it is unlinked, and came from a `Box`.
-                return Some(unsafe { Retired::from_shared(observed.entry, self.tables.domain.clone()) });
-            }
-        }
+        let entry = self.unlink(hash, key, guard)?;
+        // SAFETY: it is unlinked, and came from a `Box`.
+        Some(unsafe { Retired::from_shared(entry, self.tables.domain.clone()) })
     }
 
     /// Keeps the entries for which `f` returns `true`, and removes the others.

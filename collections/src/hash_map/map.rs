@@ -333,22 +333,6 @@ where
         self.exchange_now(attempts.hash(), observed, new, guard)
     }
 
-    /// Removes the entry that an attempt has found, which the caller retires. Returns `false` if the map has changed.
-    #[track_caller]
-    pub(super) fn unlink(
-        &self,
-        attempts: &mut Attempts<'_>,
-        observed: &ObservedKey<'_, K, V, D>,
-        guard: &D::Section,
-    ) -> bool {
-        attempts.wait();
-        let is_done = self.tables.exchange(attempts.hash(), observed, None, guard).is_ok();
-        if is_done {
-            attempts::note_change(&self.turn, attempts.hash());
-        }
-        is_done
-    }
-
     /// The first attempt, unless an operation has its turn.
     #[inline(always)]
     #[track_caller]
@@ -386,7 +370,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     ///
     /// As for `Domain::retire_shared`.
     #[inline(always)]
-    unsafe fn retire(&self, entry: Shared<'_, Entry<K, V>>) {
+    pub(super) unsafe fn retire(&self, entry: Shared<'_, Entry<K, V>>) {
         let Some(bytes) = entry.as_ref().and_then(Entry::heap_bytes) else {
             // SAFETY: the caller's contract.
             return unsafe { self.tables.domain.retire_shared(entry, self.options) };

@@ -1,9 +1,10 @@
-//! The operations that both maps have, as a trait; and a hash map whose keys and values are counted.
+//! The operations that both maps have, as a trait; and keys and values of hash maps that are counted.
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::marker::PhantomData;
 
 use stillpoint::EnterSection;
-use stillpoint::rcu::{self, Guard, StaticDomain};
+use stillpoint::rcu::{Guard, StaticDomain};
 use stillpoint_collections::copy_map::Plain;
 use stillpoint_collections::hash_map::{Compute, Operation};
 use stillpoint_collections::{CopyMap, HashMap};
@@ -56,78 +57,104 @@ pub trait Map<K, V, S>: Sync {
     }
 }
 
-impl<K, V, S> Map<K, V, S> for HashMap<K, V, S>
-where
-    K: Copy + Hash + Eq + Send + Sync + 'static,
-    V: Copy + Send + Sync + 'static,
-    S: BuildHasher + Sync,
-{
-    type Section = Guard;
+/// What an entry of a hash map has for a key or a value of a test.
+pub trait Stored<T>: Clone + Send + Sync + 'static {
+    fn new(value: T) -> Self;
+    fn get(&self) -> T;
+}
 
-    fn enter() -> Guard {
-        rcu::enter()
+impl<T: Copy + Send + Sync + 'static> Stored<T> for T {
+    fn new(value: T) -> T {
+        value
+    }
+    fn get(&self) -> T {
+        *self
+    }
+}
+
+impl<K, V, S, D, SK, SV> Map<K, V, S> for HashMap<SK, SV, S, D>
+where
+    SK: Stored<K> + Hash + Eq,
+    SV: Stored<V>,
+    S: BuildHasher + Sync,
+    D: StaticDomain<Section = Guard<D>>,
+{
+    type Section = Guard<D>;
+
+    fn enter() -> Guard<D> {
+        Guard::enter()
     }
     fn with_hasher(hasher: S) -> Self {
-        Self::with_hasher(hasher)
+        Self::with_hasher_in(hasher, *D::INSTANCE)
     }
     fn with_capacity(entries: usize, hasher: S) -> Self {
-        Self::with_capacity_and_hasher(entries, hasher)
+        Self::with_capacity_and_hasher_in(entries, hasher, *D::INSTANCE)
     }
     fn insert(&self, key: K, value: V) -> Option<V> {
-        self.insert(key, value, &rcu::enter()).copied()
+        self.insert(SK::new(key), SV::new(value), &Guard::enter()).map(SV::get)
     }
     fn get(&self, key: K) -> Option<V> {
-        self.get(&key, &rcu::enter()).copied()
+        self.get(&SK::new(key), &Guard::enter()).map(SV::get)
     }
     fn contains_key(&self, key: K) -> bool {
-        self.contains_key(&key, &rcu::enter())
+        self.contains_key(&SK::new(key), &Guard::enter())
     }
+    /// In one of two ways.
     fn remove(&self, key: K) -> Option<V> {
-        self.remove(&key, &rcu::enter()).copied()
+        let (key, guard) = (SK::new(key), Guard::enter());
+        if self.len() % 2 == 1 {
+            return self.take(&key, &guard).map(|entry| entry.value.get());
+        }
+        let (own, value) = self.remove_entry(&key, &guard)?;
+        assert!(*own == key);
+        Some(value.get())
     }
     fn remove_if(&self, key: K, mut f: impl FnMut(V) -> bool) -> Option<V> {
-        Some(*self.remove_if(&key, |_, &value| f(value), &rcu::enter()).ok()??.1)
+        let guard = Guard::enter();
+        let removed = self.remove_if(&SK::new(key), |_, value| f(value.get()), &guard);
+        removed.ok()?.map(|(_, value)| value.get())
     }
     fn retain(&self, mut f: impl FnMut(K, V) -> bool) {
-        self.retain(|&key, &value| f(key, value), &rcu::enter());
+        self.retain(|key, value| f(key.get(), value.get()), &Guard::enter());
     }
     fn clear(&self) {
-        self.clear(&rcu::enter());
+        self.clear(&Guard::enter());
     }
     fn update(&self, key: K, mut f: impl FnMut(V) -> V) -> Option<V> {
-        self.update(&key, |&value| f(value), &rcu::enter()).copied()
+        self.update(&SK::new(key), |value| SV::new(f(value.get())), &Guard::enter()).map(SV::get)
     }
     fn update_or_insert(&self, key: K, mut f: impl FnMut(V) -> V, value: V) -> V {
-        *self.update_or_insert(&key, |&value| f(value), value, &rcu::enter())
+        let update = |value: &SV| SV::new(f(value.get()));
+        self.update_or_insert(&SK::new(key), update, SV::new(value), &Guard::enter()).get()
     }
     fn compute(&self, key: K, mut f: impl FnMut(Option<V>) -> Option<V>) -> Option<V> {
-        let operation = |entry: Option<(&K, &V)>| match f(entry.map(|(_, &value)| value)) {
-            Some(value) => Operation::Insert(value),
+        let operation = |entry: Option<(&SK, &SV)>| match f(entry.map(|(_, value)| value.get())) {
+            Some(value) => Operation::Insert(SV::new(value)),
             None if entry.is_some() => Operation::Remove,
             None => Operation::Abort(()),
         };
-        match self.compute(&key, operation, &rcu::enter()) {
-            Compute::Inserted(_, &new) | Compute::Updated { new: (_, &new), .. } => Some(new),
+        match self.compute(&SK::new(key), operation, &Guard::enter()) {
+            Compute::Inserted(_, new) | Compute::Updated { new: (_, new), .. } => Some(new.get()),
             Compute::Removed(_) | Compute::Aborted(()) => None,
         }
     }
     fn get_or_insert_with(&self, key: K, f: impl FnOnce() -> V) -> V {
-        *self.get_or_insert_with(&key, f, &rcu::enter())
+        self.get_or_insert_with(&SK::new(key), || SV::new(f()), &Guard::enter()).get()
     }
-    fn iter<'m>(&'m self, section: &'m Guard) -> impl Iterator<Item = (K, V)> + 'm {
-        self.iter(section).map(|(&key, &value)| (key, value))
+    fn iter<'m>(&'m self, section: &'m Guard<D>) -> impl Iterator<Item = (K, V)> + 'm {
+        self.iter(section).map(|(key, value)| (key.get(), value.get()))
     }
     fn len(&self) -> usize {
         self.len()
     }
     fn capacity(&self) -> usize {
-        self.capacity(&rcu::enter())
+        self.capacity(&Guard::enter())
     }
     fn reserve(&self, entries: usize) {
-        self.reserve(entries, &rcu::enter());
+        self.reserve(entries, &Guard::enter());
     }
     fn shrink_to_fit(&self) {
-        self.shrink_to_fit(&rcu::enter());
+        self.shrink_to_fit(&Guard::enter());
     }
 }
 
@@ -205,90 +232,24 @@ pub trait Counts: StaticDomain<Section = Guard<Self>> {
     fn alive() -> &'static Alive;
 }
 
-/// A hash map of numbers, whose keys and values notice when they are used after their drop.
-pub struct CountedMap<D: Counts>(HashMap<Counted, Counted, Masked, D>);
+/// A number that notices when it is used after its drop.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CountedIn<D>(Counted, PhantomData<D>);
 
-fn counted<D: Counts>(number: u64) -> Counted {
-    Counted::new(number, D::alive())
+impl<D> Hash for CountedIn<D> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
 }
 
-impl<D: Counts> Map<u64, u64, Masked> for CountedMap<D> {
-    type Section = Guard<D>;
-
-    fn enter() -> Guard<D> {
-        Guard::enter()
+impl<D: Counts> Stored<u64> for CountedIn<D> {
+    fn new(number: u64) -> Self {
+        Self(Counted::new(number, D::alive()), PhantomData)
     }
-    fn with_hasher(hasher: Masked) -> Self {
-        Self(HashMap::with_hasher_in(hasher, *D::INSTANCE))
-    }
-    fn with_capacity(entries: usize, hasher: Masked) -> Self {
-        Self(HashMap::with_capacity_and_hasher_in(entries, hasher, *D::INSTANCE))
-    }
-    fn insert(&self, key: u64, value: u64) -> Option<u64> {
-        self.0.insert(counted::<D>(key), counted::<D>(value), &Self::enter()).map(Counted::get)
-    }
-    fn get(&self, key: u64) -> Option<u64> {
-        self.0.get(&counted::<D>(key), &Self::enter()).map(Counted::get)
-    }
-    fn contains_key(&self, key: u64) -> bool {
-        self.0.contains_key(&counted::<D>(key), &Self::enter())
-    }
-    /// In one of two ways.
-    fn remove(&self, key: u64) -> Option<u64> {
-        let guard = Self::enter();
-        if key % 2 == 1 {
-            return self.0.take(&counted::<D>(key), &guard).map(|entry| entry.value.get());
-        }
-        let (own, value) = self.0.remove_entry(&counted::<D>(key), &guard)?;
-        assert_eq!(own.get(), key);
-        Some(value.get())
-    }
-    fn remove_if(&self, key: u64, mut f: impl FnMut(u64) -> bool) -> Option<u64> {
-        let guard = Self::enter();
-        let removed = self.0.remove_if(&counted::<D>(key), |_, value| f(value.get()), &guard);
-        removed.ok()?.map(|(_, value)| value.get())
-    }
-    fn retain(&self, mut f: impl FnMut(u64, u64) -> bool) {
-        self.0.retain(|key, value| f(key.get(), value.get()), &Self::enter());
-    }
-    fn clear(&self) {
-        self.0.clear(&Self::enter());
-    }
-    fn update(&self, key: u64, mut f: impl FnMut(u64) -> u64) -> Option<u64> {
-        let update = |value: &Counted| counted::<D>(f(value.get()));
-        self.0.update(&counted::<D>(key), update, &Self::enter()).map(Counted::get)
-    }
-    fn update_or_insert(&self, key: u64, mut f: impl FnMut(u64) -> u64, value: u64) -> u64 {
-        let update = |value: &Counted| counted::<D>(f(value.get()));
-        self.0.update_or_insert(&counted::<D>(key), update, counted::<D>(value), &Self::enter()).get()
-    }
-    fn compute(&self, key: u64, mut f: impl FnMut(Option<u64>) -> Option<u64>) -> Option<u64> {
-        let operation = |entry: Option<(&Counted, &Counted)>| match f(entry.map(|(_, value)| value.get())) {
-            Some(value) => Operation::Insert(counted::<D>(value)),
-            None if entry.is_some() => Operation::Remove,
-            None => Operation::Abort(()),
-        };
-        match self.0.compute(&counted::<D>(key), operation, &Self::enter()) {
-            Compute::Inserted(_, new) | Compute::Updated { new: (_, new), .. } => Some(new.get()),
-            Compute::Removed(_) | Compute::Aborted(()) => None,
-        }
-    }
-    fn get_or_insert_with(&self, key: u64, f: impl FnOnce() -> u64) -> u64 {
-        self.0.get_or_insert_with(&counted::<D>(key), || counted::<D>(f()), &Self::enter()).get()
-    }
-    fn iter<'m>(&'m self, section: &'m Guard<D>) -> impl Iterator<Item = (u64, u64)> + 'm {
-        self.0.iter(section).map(|(key, value)| (key.get(), value.get()))
-    }
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-    fn capacity(&self) -> usize {
-        self.0.capacity(&Self::enter())
-    }
-    fn reserve(&self, entries: usize) {
-        self.0.reserve(entries, &Self::enter());
-    }
-    fn shrink_to_fit(&self) {
-        self.0.shrink_to_fit(&Self::enter());
+    fn get(&self) -> u64 {
+        self.0.get()
     }
 }
+
+/// A hash map of such numbers.
+pub type CountedMap<D> = HashMap<CountedIn<D>, CountedIn<D>, Masked, D>;

@@ -284,7 +284,7 @@ fn changes_are_counted_once(map: impl Map<u64, (), Masked>) {
 
 #[test]
 fn concurrent_changes_of_a_key_are_counted_once() {
-    changes_are_counted_once(HashMap::with_hasher(Masked(u64::MAX)));
+    changes_are_counted_once(HashMap::<u64, (), _>::with_hasher(Masked(u64::MAX)));
     changes_are_counted_once(CopyMap::with_hasher(Masked(u64::MAX)));
 }
 
@@ -307,6 +307,6 @@ fn updates_are_not_lost(map: impl Map<u64, [u64; 2], Masked>) {
 
 #[test]
 fn concurrent_updates_are_not_lost() {
-    updates_are_not_lost(HashMap::with_hasher(Masked(u64::MAX)));
+    updates_are_not_lost(HashMap::<u64, [u64; 2], _>::with_hasher(Masked(u64::MAX)));
     updates_are_not_lost(CopyMap::with_hasher(Masked(u64::MAX)));
 }
