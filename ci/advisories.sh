@@ -116,6 +116,7 @@ echo "-- here"
 # here PACKAGE PROGRAM TEST...
 here() { cargo test --quiet --package "$1" --test "$2" -- "${@:3}" | grep -E '^test result: ok. [1-9]' || fail "${*:3}"; }
 here crossbeam-epoch pointers pointers_are_formatted_without_being_read
-here stillpoint-collections hash_map panic_or_change_in_a_comparison insertions_wait_for_no_reference retain_beside_resizes
+here stillpoint-collections hash_map panic_or_change_in_a_comparison insertions_wait_for_no_reference
+here stillpoint-collections maps retain_beside_resizes
 here stillpoint lock each_of_two_notifications
 here stillpoint contracts compile_fail

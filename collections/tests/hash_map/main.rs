@@ -10,6 +10,5 @@ mod exclusive;
 mod features;
 mod hashers;
 mod reentrancy;
-mod retain;
 mod set;
 mod slow_closures;

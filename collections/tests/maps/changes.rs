@@ -1,7 +1,7 @@
 //! Changes of an entry that is replaced while a closure is asked about it, and keys and values that differ in a word.
 
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use support::deadline::deadline;
 both! {
     value_that_was_replaced_since_the_closure_was_asked_is_not_removed: <u64, Pair, RandomState>;
     retain_asks_again_about_a_value_that_was_replaced: <u64, Pair, RandomState>;
+    retain_beside_resizes_and_replacements_removes_what_it_is_told: <u64, u64, RandomState>;
     closure_of_a_change_is_asked_again_about_the_value_that_came_since: <u64, Pair, RandomState>;
     slow_update_succeeds_beside_fast_writers: <u64, u64, RandomState>;
     keys_that_differ_in_one_word_are_different: <Key, u64, Masked>;
@@ -79,6 +80,42 @@ fn retain_asks_again_about_a_value_that_was_replaced<M: Map<u64, Pair, RandomSta
             assert_eq!((asked, map.get(7)), (vec![OLD, new], stays.then_some(new)));
             assert_eq!(map.len(), usize::from(stays));
         }
+    }
+}
+
+fn retain_beside_resizes_and_replacements_removes_what_it_is_told<M: Map<u64, u64, RandomState>>() {
+    /// Keys whose values are always even, and keys whose values are odd.
+    const STAY: u64 = if cfg!(miri) { 50 } else { 200 };
+    const GO: u64 = 300;
+    let _running = deadline();
+    for _ in 0..if cfg!(miri) { 1 } else { 5 } {
+        let (map, stop) = (M::with_hasher(RandomState::new()), AtomicBool::new(false));
+        (0..STAY).for_each(|key| _ = map.insert(key, 0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    map.reserve(4000);
+                    map.shrink_to_fit();
+                }
+            });
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    for key in 0..STAY / 2 {
+                        assert!(map.update(key, |value| value + 2).is_some(), "{key} is lost");
+                    }
+                }
+            });
+            for _ in 0..if cfg!(miri) { 1 } else { 20 } {
+                (STAY..STAY + GO).for_each(|key| _ = map.insert(key, 1));
+                map.retain(|_, value| value % 2 == 0);
+                assert!((STAY..STAY + GO).all(|key| !map.contains_key(key)), "one is missed");
+            }
+            stop.store(true, Relaxed);
+        });
+        assert!((0..STAY).all(|key| map.contains_key(key)));
+        assert_eq!((map.len() as u64, map.entries().len() as u64), (STAY, STAY));
+        map.clear();
+        assert_eq!((map.len(), map.entries().len()), (0, 0));
     }
 }
 

@@ -1,16 +1,21 @@
 //! The memory of tables: how large they are.
 
 use std::hash::{BuildHasher, RandomState};
+use std::thread;
 
 use crate::hashers::{MASKS, Masked};
 use crate::{Map, both};
+use support::deadline::deadline;
 
 both! {
     table_grows_and_shrinks_with_its_entries: <u64, u64, Masked>;
     table_grows_no_more_for_equal_hashes: <u64, u64, Masked>;
     table_does_not_grow_before_it_is_full: <u64, u64, RandomState>;
     reserved_table_is_no_larger_than_one_that_grew: <u64, u64, Masked>;
-    reserved_room_stays_while_entries_come_and_go: <u64, u64, RandomState>;
+    reserved_room_stays_until_the_map_is_shrunk: <u64, u64, RandomState>;
+    table_shrinks_by_half_at_a_time: <u64, u64, RandomState>;
+    reserve_returns_with_room_beside_other_threads: <u64, u64, RandomState>;
+    table_does_not_grow_while_threads_replace_their_keys: <u64, u64, RandomState>;
 }
 
 fn filled<S: BuildHasher, M: Map<u64, u64, S>>(map: M, entries: u64) -> M {
@@ -61,14 +66,82 @@ fn reserved_table_is_no_larger_than_one_that_grew<M: Map<u64, u64, Masked>>() {
     }
 }
 
-fn reserved_room_stays_while_entries_come_and_go<M: Map<u64, u64, RandomState>>() {
-    const ENTRIES: u64 = if cfg!(miri) { 200 } else { 2000 };
-    let map = M::with_hasher(RandomState::new());
-    map.reserve(10 * ENTRIES as usize);
-    let room = map.capacity();
-    let map = filled(map, ENTRIES);
-    (0..ENTRIES).for_each(|key| _ = map.remove(key));
-    assert!(room >= 10 * ENTRIES as usize && map.capacity() == room, "{room}, then {}", map.capacity());
-    map.shrink_to_fit();
-    assert!(map.capacity() < room);
+fn reserved_room_stays_until_the_map_is_shrunk<M: Map<u64, u64, RandomState>>() {
+    const ENTRIES: u64 = if cfg!(miri) { 200 } else { 10_000 };
+    let _running = deadline();
+    for asked in [0, ENTRIES as usize] {
+        let map = M::with_capacity(asked, RandomState::new());
+        map.reserve(10 * ENTRIES as usize);
+        let room = map.capacity();
+        let map = filled(map, ENTRIES);
+        (0..ENTRIES).for_each(|key| _ = map.remove(key));
+        assert!(room >= 10 * ENTRIES as usize && map.capacity() == room, "{room}, then {}", map.capacity());
+        let map = filled(map, ENTRIES);
+        map.shrink_to_fit();
+        let shrunk = map.capacity();
+        assert!((ENTRIES as usize..room / 2).contains(&shrunk), "{room} to {shrunk}");
+        assert_eq!((map.len(), map.entries().len()), (ENTRIES as usize, ENTRIES as usize));
+        // From now on, the table follows its entries.
+        (0..ENTRIES).for_each(|key| _ = map.remove(key));
+        assert!(cfg!(miri) || map.capacity() < shrunk / 2);
+    }
+}
+
+fn table_shrinks_by_half_at_a_time<M: Map<u64, u64, RandomState>>() {
+    const ENTRIES: u64 = if cfg!(miri) { 500 } else { 50_000 };
+    let _running = deadline();
+    let map = filled(M::with_hasher(RandomState::new()), ENTRIES);
+    let mut capacity = map.capacity();
+    let least = filled(M::with_hasher(RandomState::new()), 1).capacity();
+    for key in 0..ENTRIES {
+        map.remove(key);
+        let now = map.capacity();
+        assert!(now == capacity || now == capacity / 2, "{capacity} to {now}");
+        capacity = now;
+    }
+    assert!(capacity <= 64 * least, "{capacity} remain, {least} is the least");
+}
+
+fn reserve_returns_with_room_beside_other_threads<M: Map<u64, u64, RandomState>>() {
+    let _running = deadline();
+    for _ in 0..if cfg!(miri) { 1 } else { 20 } {
+        let map = M::with_hasher(RandomState::new());
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                let map = &map;
+                scope.spawn(move || {
+                    for size in (1..8).map(|power| (300 + thread) << power) {
+                        let _section = M::enter();
+                        map.insert(size, 0);
+                        map.reserve(size as usize);
+                        let room = map.capacity();
+                        assert!(room >= size as usize, "room for {room}, not for {size}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+fn table_does_not_grow_while_threads_replace_their_keys<M: Map<u64, u64, RandomState>>() {
+    const THREADS: u64 = 4;
+    const SHARE: u64 = 256;
+    let _running = deadline();
+    let map = M::with_capacity((THREADS * SHARE) as usize, RandomState::new());
+    let map = filled(map, THREADS * SHARE);
+    let capacity = map.capacity();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let map = &map;
+            scope.spawn(move || {
+                for round in 0..if cfg!(miri) { 1 } else { 40 } {
+                    for key in thread * SHARE..(thread + 1) * SHARE {
+                        assert!(map.remove(key).is_some());
+                        assert_eq!(map.insert(key, round), None);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((map.len() as u64, map.capacity()), (THREADS * SHARE, capacity));
 }
