@@ -82,36 +82,30 @@ fn entry_behind_an_unlinked_bucket_stays_found() {
     const SECOND: u64 = key(0, 2, 2);
     const STAYS: u64 = key(0, 4, 4);
     const OTHER: u64 = key(1, 5, 5);
-    both!(
-        M,
-        check(0, 3, || {
-            let map = map::<M>(2, &[FIRST, STAYS, OLD, SECOND, OTHER]);
-            let change = |map: &Tables<M>| {
-                assert_eq!(M::remove(map, OLD), Some(OLD));
-                assert_eq!(M::insert(map, key(1, 9, 6), 6), None);
-            };
-            race(&map, change, |map| {
-                assert_eq!(M::get(map, STAYS), Some(STAYS), "a key is missing that stays");
-            });
-            assert_eq!((M::get(&map, key(1, 9, 6)), M::get(&map, OLD)), (Some(6), None));
-        })
-    );
+    check_both!(M, 3, || {
+        let map = map::<M>(2, &[FIRST, STAYS, OLD, SECOND, OTHER]);
+        let change = |map: &Tables<M>| {
+            assert_eq!(M::remove(map, OLD), Some(OLD));
+            assert_eq!(M::insert(map, key(1, 9, 6), 6), None);
+        };
+        race(&map, change, |map| {
+            assert_eq!(M::get(map, STAYS), Some(STAYS), "a key is missing that stays");
+        });
+        assert_eq!((M::get(&map, key(1, 9, 6)), M::get(&map, OLD)), (Some(6), None));
+    });
 }
 
 /// A lookup in a bucket that the chain of another bucket takes.
 #[test]
 fn lookup_in_a_freed_bucket_finds_no_entry_of_another_chain() {
-    both!(
-        M,
-        check(0, 2, || {
-            let map = map::<M>(2, &[key(0, 1, 1), OLD, key(1, 5, 5)]);
-            let change = |map: &Tables<M>| {
-                assert_eq!(M::remove(map, OLD), Some(OLD));
-                assert_eq!(M::insert(map, key(1, 9, 6), 6), None);
-            };
-            race(&map, change, stays_removed);
-        })
-    );
+    check_both!(M, 2, || {
+        let map = map::<M>(2, &[key(0, 1, 1), OLD, key(1, 5, 5)]);
+        let change = |map: &Tables<M>| {
+            assert_eq!(M::remove(map, OLD), Some(OLD));
+            assert_eq!(M::insert(map, key(1, 9, 6), 6), None);
+        };
+        race(&map, change, stays_removed);
+    });
 }
 
 /// The chain of another bucket gets the bucket as soon as it is unlinked, and not before.
@@ -121,20 +115,17 @@ fn bucket_that_another_chain_takes_belongs_to_no_other() {
     const MIDDLE: u64 = key(0, 2, 2);
     const STAYS: [u64; 3] = [key(0, 1, 1), key(0, 3, 3), key(1, 5, 5)];
     const ADDED: u64 = key(1, 6, 6);
-    both!(
-        M,
-        check(0, 2, || {
-            let map = map::<M>(2, &[STAYS[0], STAYS[1], MIDDLE, STAYS[2]]);
-            let remove = |map: &Tables<M>| assert_eq!(M::remove(map, MIDDLE), Some(MIDDLE));
-            race(&map, remove, |map| {
-                assert_eq!(M::insert(map, ADDED, ADDED), None);
-                assert_eq!(M::get(map, STAYS[1]), Some(STAYS[1]), "a key is missing that stays");
-            });
-            let found = |key| M::get(&map, key) == Some(key);
-            assert!(STAYS.into_iter().chain([ADDED]).all(found), "a key is missing that stays");
-            assert_eq!(M::get(&map, MIDDLE), None);
-        })
-    );
+    check_both!(M, 2, || {
+        let map = map::<M>(2, &[STAYS[0], STAYS[1], MIDDLE, STAYS[2]]);
+        let remove = |map: &Tables<M>| assert_eq!(M::remove(map, MIDDLE), Some(MIDDLE));
+        race(&map, remove, |map| {
+            assert_eq!(M::insert(map, ADDED, ADDED), None);
+            assert_eq!(M::get(map, STAYS[1]), Some(STAYS[1]), "a key is missing that stays");
+        });
+        let found = |key| M::get(&map, key) == Some(key);
+        assert!(STAYS.into_iter().chain([ADDED]).all(found), "a key is missing that stays");
+        assert_eq!(M::get(&map, MIDDLE), None);
+    });
 }
 
 /// A removal that looks at a head only finds nothing if the key has no entry.
@@ -157,25 +148,22 @@ fn entry_is_removed_while_a_bucket_before_it_is_unlinked() {
 /// Refutes: Bucket::try_lock:Acquire
 #[test]
 fn each_of_two_writers_replaces_another_value() {
-    both!(
-        M,
-        check(0, 3, || {
-            let map = map::<M>(1, &[OLD]);
-            let (own, other) = race(&map, |map| M::insert(map, OLD, 2), |map| M::insert(map, OLD, 1));
-            let last = M::get(&map, OLD);
-            assert!(
-                (own, other, last) == (Some(OLD), Some(2), Some(1))
-                    || (own, other, last) == (Some(1), Some(OLD), Some(2)),
-                "{own:?} {other:?} {last:?}"
-            );
-        })
-    );
+    check_both!(M, 3, || {
+        let map = map::<M>(1, &[OLD]);
+        let (own, other) = race(&map, |map| M::insert(map, OLD, 2), |map| M::insert(map, OLD, 1));
+        let last = M::get(&map, OLD);
+        assert!(
+            (own, other, last) == (Some(OLD), Some(2), Some(1))
+                || (own, other, last) == (Some(1), Some(OLD), Some(2)),
+            "{own:?} {other:?} {last:?}"
+        );
+    });
 }
 
 /// Refutes: absence-not-confirmed
 #[test]
 fn one_of_two_insertions_is_the_first() {
-    both!(M, check(0, 3, || insert_twice(&map::<M>(1, &[]))));
+    check_both!(M, 3, || insert_twice(&map::<M>(1, &[])));
 }
 
 /// The key would be in the overflow bucket, which has room.
@@ -188,18 +176,15 @@ fn one_of_two_insertions_into_an_overflow_bucket_is_the_first() {
 /// One of two removals finds the entry, and no entry that takes its slot is removed.
 #[test]
 fn one_of_two_removals_is_the_first() {
-    both!(
-        M,
-        check(0, 3, || {
-            let map = map::<M>(1, &[OLD]);
-            let reuse = |map: &Tables<M>| {
-                let removed = M::remove(map, OLD);
-                assert_eq!(M::insert(map, NEW, 1), None);
-                removed
-            };
-            let (own, other) = race(&map, reuse, |map| M::remove(map, OLD));
-            assert!(own.is_none() != other.is_none(), "both removals were the first");
-            assert_eq!((M::get(&map, OLD), M::get(&map, NEW), map.len()), (None, Some(1), 1));
-        })
-    );
+    check_both!(M, 3, || {
+        let map = map::<M>(1, &[OLD]);
+        let reuse = |map: &Tables<M>| {
+            let removed = M::remove(map, OLD);
+            assert_eq!(M::insert(map, NEW, 1), None);
+            removed
+        };
+        let (own, other) = race(&map, reuse, |map| M::remove(map, OLD));
+        assert!(own.is_none() != other.is_none(), "both removals were the first");
+        assert_eq!((M::get(&map, OLD), M::get(&map, NEW), map.len()), (None, Some(1), 1));
+    });
 }

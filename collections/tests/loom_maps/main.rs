@@ -148,7 +148,14 @@ macro_rules! both {
         }
     }};
 }
-use both;
+
+/// Checks a model of both kinds, with so many preemptions.
+macro_rules! check_both {
+    ($kind:ident, $preemptions:literal, $model:expr) => {
+        both!($kind, check(0, $preemptions, $model))
+    };
+}
+use {both, check_both};
 
 /// A key of a bucket. Two keys with the same `top` have the same tag.
 const fn key(bucket: u64, top: u64, number: u64) -> u64 {

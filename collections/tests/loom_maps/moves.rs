@@ -4,18 +4,15 @@ use super::*;
 
 #[test]
 fn entry_is_removed_while_its_chain_moves() {
-    both!(
-        M,
-        check(0, 2, || {
-            let map = map::<M>(1, &[OLD]);
-            let grow = |map: &Tables<M>| {
-                resize(map, 2);
-                assert_eq!(M::insert(map, NEW, NEW), None);
-            };
-            race(&map, grow, |map| assert_eq!(M::remove(map, OLD), Some(OLD)));
-            assert_eq!((M::get(&map, OLD), M::get(&map, NEW)), (None, Some(NEW)));
-        })
-    );
+    check_both!(M, 2, || {
+        let map = map::<M>(1, &[OLD]);
+        let grow = |map: &Tables<M>| {
+            resize(map, 2);
+            assert_eq!(M::insert(map, NEW, NEW), None);
+        };
+        race(&map, grow, |map| assert_eq!(M::remove(map, OLD), Some(OLD)));
+        assert_eq!((M::get(&map, OLD), M::get(&map, NEW)), (None, Some(NEW)));
+    });
 }
 
 /// The chain of the next table gets the version of the one in which the key was not found.
@@ -130,26 +127,23 @@ fn entry_that_was_removed_from_the_next_table_stays_removed() {
 fn next_table_is_published_with_all_entries() {
     const LEFT: u64 = key(0, 1, 1);
     const RIGHT: u64 = key(1, 1, 1);
-    both!(
-        M,
-        check(0, 2, || {
-            let map = map::<M>(2, &[LEFT, RIGHT]);
-            resize(&map, 4);
-            race_all(
-                &map,
-                |map| replace(map, LEFT),
-                2,
-                |map, index| match index {
-                    0 => replace(map, RIGHT),
-                    _ => {
-                        assert!(M::get(map, LEFT).is_some(), "a key is missing that stays");
-                        assert!(M::get(map, RIGHT).is_some(), "a key is missing that stays");
-                    }
-                },
-            );
-            assert_eq!([LEFT, RIGHT].map(|key| M::get(&map, key)), [Some(7); 2]);
-        })
-    );
+    check_both!(M, 2, || {
+        let map = map::<M>(2, &[LEFT, RIGHT]);
+        resize(&map, 4);
+        race_all(
+            &map,
+            |map| replace(map, LEFT),
+            2,
+            |map, index| match index {
+                0 => replace(map, RIGHT),
+                _ => {
+                    assert!(M::get(map, LEFT).is_some(), "a key is missing that stays");
+                    assert!(M::get(map, RIGHT).is_some(), "a key is missing that stays");
+                }
+            },
+        );
+        assert_eq!([LEFT, RIGHT].map(|key| M::get(&map, key)), [Some(7); 2]);
+    });
 }
 
 /// Two chains become one, and each is moved by another thread.
@@ -158,15 +152,12 @@ fn next_table_is_published_with_all_entries() {
 fn chains_that_become_one_keep_their_entries() {
     const LEFT: u64 = key(0, 1, 1);
     const RIGHT: u64 = key(1, 1, 2);
-    both!(
-        M,
-        check(0, 2, || {
-            let map = map::<M>(2, &[LEFT, RIGHT]);
-            resize(&map, 1);
-            race(&map, |map| replace(map, LEFT), |map| replace(map, RIGHT));
-            assert_eq!([LEFT, RIGHT].map(|key| M::get(&map, key)), [Some(7); 2]);
-        })
-    );
+    check_both!(M, 2, || {
+        let map = map::<M>(2, &[LEFT, RIGHT]);
+        resize(&map, 1);
+        race(&map, |map| replace(map, LEFT), |map| replace(map, RIGHT));
+        assert_eq!([LEFT, RIGHT].map(|key| M::get(&map, key)), [Some(7); 2]);
+    });
 }
 
 /// The hasher says that all pairs that move belong into the chain that the other thread changes.
@@ -189,37 +180,31 @@ fn hasher_that_lies_harms_no_other_chain() {
 /// Refutes: resize-not-awaited
 #[test]
 fn table_shrinks_once_a_resize_that_is_under_way_is_over() {
-    both!(
-        M,
-        check(0, 2, || {
-            let map = map::<M>(2, &[OLD]);
-            resize(&map, 8);
-            let shrink = |map: &Tables<M>| {
-                map.shrink_to_fit(M::rehash(), &());
-                map.current(&()).expect("a table").len()
-            };
-            let (buckets, ()) = race(&map, shrink, |map| replace(map, OLD));
-            assert_eq!((buckets <= 4, M::get(&map, OLD)), (true, Some(7)));
-        })
-    );
+    check_both!(M, 2, || {
+        let map = map::<M>(2, &[OLD]);
+        resize(&map, 8);
+        let shrink = |map: &Tables<M>| {
+            map.shrink_to_fit(M::rehash(), &());
+            map.current(&()).expect("a table").len()
+        };
+        let (buckets, ()) = race(&map, shrink, |map| replace(map, OLD));
+        assert_eq!((buckets <= 4, M::get(&map, OLD)), (true, Some(7)));
+    });
 }
 
 /// The other thread has undertaken to move the last chain.
 #[test]
 fn reserve_moves_chains_that_other_threads_have_claimed() {
-    both!(
-        M,
-        check(0, 2, || {
-            let map = map::<M>(2, &[OLD]);
-            resize(&map, 4);
-            let reserve = |map: &Tables<M>| {
-                map.reserve(20, M::rehash(), &()).expect("memory");
-                assert!(map.capacity(&()) >= 20, "no room");
-            };
-            race(&map, reserve, |map| replace(map, OLD));
-            assert_eq!(M::get(&map, OLD), Some(7));
-        })
-    );
+    check_both!(M, 2, || {
+        let map = map::<M>(2, &[OLD]);
+        resize(&map, 4);
+        let reserve = |map: &Tables<M>| {
+            map.reserve(20, M::rehash(), &()).expect("memory");
+            assert!(map.capacity(&()) >= 20, "no room");
+        };
+        race(&map, reserve, |map| replace(map, OLD));
+        assert_eq!(M::get(&map, OLD), Some(7));
+    });
 }
 
 /// Two chains become one.
@@ -228,20 +213,17 @@ fn reserve_moves_chains_that_other_threads_have_claimed() {
 fn walk_sees_what_stays_while_the_table_shrinks() {
     const LEFT: u64 = key(0, 1, 1);
     const RIGHT: u64 = key(1, 1, 2);
-    both!(
-        M,
-        check(0, 3, || {
-            let map = map::<M>(2, &[LEFT, RIGHT]);
-            let shrink = |map: &Tables<M>| {
-                resize(map, 1);
-                replace(map, RIGHT);
-            };
-            race(&map, shrink, |map| {
-                let (mut walk, mut items) = (Walk::new(map, &()), Vec::new());
-                while walk.next(map, M::rehash(), &(), &mut items) {}
-                let count = |key| items.iter().filter(|item| M::key(item) == key).count();
-                assert_eq!((count(LEFT), count(RIGHT)), (1, 1));
-            });
-        })
-    );
+    check_both!(M, 3, || {
+        let map = map::<M>(2, &[LEFT, RIGHT]);
+        let shrink = |map: &Tables<M>| {
+            resize(map, 1);
+            replace(map, RIGHT);
+        };
+        race(&map, shrink, |map| {
+            let (mut walk, mut items) = (Walk::new(map, &()), Vec::new());
+            while walk.next(map, M::rehash(), &(), &mut items) {}
+            let count = |key| items.iter().filter(|item| M::key(item) == key).count();
+            assert_eq!((count(LEFT), count(RIGHT)), (1, 1));
+        });
+    });
 }
