@@ -29,7 +29,7 @@ concread=0.5.5 vm_memory=0.18.0
 # package's items in place of the source's.
 with_tests=(lib access cache ref_cnt serde weak)
 # Not here. The first calls a private method; the rest of what it tests is in `tests/interface.rs`. The second expects
-# that of a thousand guards some count: here none does.
+# that the guards of other threads do not change how many of a thousand count.
 without=(cache::cached_value lib::lease_overflow)
 
 recording= everything=

@@ -51,7 +51,8 @@
 //! critical section of some nanoseconds. Then it looks for the pointer in the slots of all threads, and increments
 //! the count for each guard that has it. The guard finds that out when it is dropped. With `membarrier`, neither
 //! loading nor dropping executes a fence. They execute an atomic read-modify-write only to load beside more than
-//! seven guards of the thread, and to drop a guard whose value has been replaced.
+//! seven guards of the thread, and to drop a guard whose value has been replaced. Beside the seven of each thread
+//! the process has 448 slots: loads beyond these increment the count, so that stores look at no more slots.
 //!
 //! # Threads, signals, fork
 //!
@@ -71,7 +72,8 @@
 //!   stores, or many threads, take [`Deferred`].
 //! - Without `membarrier`, a load and the drop of its guard execute a full fence each.
 //! - Each thread takes 512 bytes for slots. Guards beyond seven in a thread take 256 for each seven of the most that
-//!   the process has held at once, and about an eighth more. Loads of these are slower ([`ArcCell::load`]).
+//!   the process has held at once, about 18 KiB at most. Loads of these are slower ([`ArcCell::load`]). Threads that
+//!   end while their guards are held leave 256 bytes each, at which stores look until these guards have been dropped.
 //!
 //! # Sources
 //!

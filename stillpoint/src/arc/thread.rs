@@ -1,6 +1,7 @@
 //! The protection slots of threads, and the domain of all loads. Models have their own: see `loom.rs`.
 //!
-//! A thread that gets no slot, as there is no memory for one, increments the count instead.
+//! A thread that gets no slot, as there is no memory for one, or as too many guards are held, increments the count
+//! instead.
 
 use crate::Domain;
 use crate::domain::options::DeferOptions;
@@ -14,7 +15,10 @@ crate::static_domain! { rcu
     struct Loads = "stillpoint::arc";
 }
 
-slot_table!(5, reset_in_child);
+/// Stores look at so many records beside those of threads, at most: 448 guards. Others count.
+const MOST_SHARED: u64 = 64;
+
+slot_table!(5, MOST_SHARED, reset_in_child);
 
 static GUARDS: GuardSlots = GuardSlots::new(TABLE.records());
 

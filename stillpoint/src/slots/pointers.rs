@@ -3,7 +3,8 @@
 use super::slot::Slot;
 use super::thread::slot_table;
 
-slot_table!(6);
+// A hazard pointer cannot do without a slot.
+slot_table!(6, u64::MAX);
 
 /// Takes a slot for a hazard pointer, which any thread may [give back](Slot::give_back). Returns `None` if there is
 /// no memory for one.

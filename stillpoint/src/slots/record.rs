@@ -25,6 +25,9 @@
 //! few records, gives those back that are unused. A thread that needs a slot of a shared record looks for a free one
 //! in the next few before it claims another record. So there are at most about an eighth more records than the slots
 //! that have been in use at once need, besides the threads' own.
+//!
+//! A table may limit the number of shared records, and thus what a scan costs beyond the threads' own records: above
+//! the limit there is no slot. Threads that exit share their records all the same.
 
 use core::array;
 use core::cell::Cell;
@@ -89,6 +92,11 @@ pub struct Records {
     registry: Registry<Record>,
     /// Where the next claim looks for unused records.
     next_look: AtomicU64,
+    /// The number of shared records, and of those that a thread owns to take a slot. Relaxed, all accesses: each
+    /// record counts from before it is shared until its owner gives it back.
+    shared: AtomicU64,
+    /// If there are so many of these, threads claim no others for shared slots.
+    most_shared: u64,
 }
 
 /// Records at which a claim looks.
@@ -96,9 +104,10 @@ const LOOK: usize = 8;
 
 impl Records {
     const_unless_loom! {
-        pub fn new() -> Self {
+        pub fn new(most_shared: u64) -> Self {
             // SAFETY: the slots are free, and no record is shared.
-            Self { registry: unsafe { Registry::sparse() }, next_look: AtomicU64::new(0) }
+            let registry = unsafe { Registry::sparse() };
+            Self { registry, next_look: AtomicU64::new(0), shared: AtomicU64::new(0), most_shared }
         }
     }
 
@@ -133,6 +142,7 @@ impl Records {
         if record.is_unused() {
             self.registry.release(reader);
         } else {
+            self.shared.fetch_add(1, Relaxed);
             record.share();
         }
     }
@@ -150,6 +160,7 @@ impl Records {
                 return false;
             }
         );
+        self.shared.fetch_sub(1, Relaxed);
         self.registry.release(self.registry.reader(index));
         true
     }
@@ -174,7 +185,14 @@ impl Records {
         last.get()
             .and_then(try_take)
             .or_else(|| self.look(|_, record| record.find_free().and_then(|_| try_take(record))))
-            .or_else(|| take(self.of(claim()?)))
+            .or_else(|| {
+                let may_claim = self.shared.fetch_add(1, Relaxed) < self.most_shared;
+                let claimed = may_claim.then(claim).flatten();
+                if claimed.is_none() {
+                    self.shared.fetch_sub(1, Relaxed);
+                }
+                take(self.of(claimed?))
+            })
     }
 
     /// Returns the slots that may be in use.
@@ -200,10 +218,12 @@ impl Records {
     /// guards of: these are shared. For the only thread of a process, as after a fork.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self, own: Option<&'static Reader>) {
+        self.shared.store(0, Relaxed);
         self.registry.reset_in_child_except(own, |record: &Record| {
             record.slots.iter().for_each(Slot::reset_in_child);
             let is_in_use = !record.is_unused();
             record.is_shared.store(is_in_use.into(), Relaxed);
+            self.shared.fetch_add(is_in_use.into(), Relaxed);
             is_in_use
         });
         if let Some(own) = own {
@@ -221,7 +241,7 @@ mod tests {
     use crate::slots::slot::RELEASING;
 
     fn records() -> &'static Records {
-        Box::leak(Box::new(Records::new()))
+        Box::leak(Box::new(Records::new(u64::MAX)))
     }
 
     /// Takes slots as a thread does whose own record is full.
@@ -292,6 +312,26 @@ mod tests {
         assert_eq!(records.slots().count(), 0);
     }
 
+    #[test]
+    fn slots_of_shared_records_end_at_the_limit() {
+        let (records, last): (&Records, _) = (Box::leak(Box::new(Records::new(3))), Cell::new(None));
+        let take = || records.take_shared(&last, || records.claim());
+        for _ in 0..3 {
+            let mut slots = hold(records, &last, 2 * Record::SLOTS);
+            slots.extend(leave(records, 2));
+            // Those of ended threads have free slots.
+            slots.extend(hold(records, &last, 2 * (Record::SLOTS - 1)));
+            assert!(take().is_none() && take().is_none());
+            assert_eq!((records.claimed(), records.shared.load(Relaxed)), (4, 4));
+            slots[1].give_back();
+            slots[1] = take().expect("a slot of a full record was given back");
+            assert!(take().is_none());
+            slots.iter().for_each(|slot| slot.give_back());
+            assert_eq!(records.slots().count(), 0);
+            assert_eq!((records.claimed(), records.shared.load(Relaxed)), (0, 0));
+        }
+    }
+
     /// Threads are gone in the middle of a drop, and of a payment.
     /// Refutes: drop-kept-in-child, payment-kept-in-child
     #[test]
@@ -311,6 +351,7 @@ mod tests {
         assert_eq!([kept, owns].map(|slot| slot.protects(value)), [true; 2]);
         assert_eq!([released, paid].map(|slot| slot.is_free() && !slot.is_paid(value)), [true; 2]);
         assert!(!shared.is_free(), "a hazard pointer that protects nothing has lost its slot");
+        assert_eq!(records.shared.load(Relaxed), 2, "that of the other thread, and the shared one");
         shared.give_back();
         let claimed: Vec<_> = (0..10).map(|_| records.claim().expect("memory")).collect();
         for (index, reader) in claimed.iter().enumerate() {

@@ -103,7 +103,7 @@ mod tests {
     /// Refutes: payer-kept-in-child, collection-kept-in-child
     #[test]
     fn child_pays_and_looks_at_slots_anew() {
-        let records = Box::leak(Box::new(Records::new()));
+        let records = Box::leak(Box::new(Records::new(0)));
         let (guards, value) = (GuardSlots::new(records), without_provenance_mut(16));
         assert!(!guards.may_have(value, 1));
         mem::forget(guards.paying.get().lock());

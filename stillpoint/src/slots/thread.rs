@@ -78,7 +78,7 @@ impl ThreadSlots {
     }
 
     /// Returns a slot for the calling thread, free or reserved, which it fills or gives back. Returns `None` if there
-    /// is no memory.
+    /// is no memory, or if there are too many shared records.
     #[inline(always)]
     pub fn take(&self, table: &'static SlotTable) -> Option<&'static Slot> {
         // SAFETY: what is stored there comes from static references, or is null in a model.
@@ -155,15 +155,20 @@ impl ThreadSlots {
 }
 
 impl SlotTable {
-    /// `at_exit` calls [`ThreadSlots::exit`], and `fork` [`ThreadSlots::reset_in_child`].
+    /// Returns a table with at most `most_shared` shared records. `at_exit` calls [`ThreadSlots::exit`], and `fork`
+    /// [`ThreadSlots::reset_in_child`].
     #[cfg(not(loom))]
-    pub const fn new(at_exit: unsafe extern "C" fn(*mut c_void), fork: &'static ForkHook) -> Self {
-        Self { records: Records::new(), at_exit: AtThreadExit::new(at_exit), fork }
+    pub const fn new(
+        most_shared: u64,
+        at_exit: unsafe extern "C" fn(*mut c_void),
+        fork: &'static ForkHook,
+    ) -> Self {
+        Self { records: Records::new(most_shared), at_exit: AtThreadExit::new(at_exit), fork }
     }
 
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self { records: Records::new() }
+        Self { records: Records::new(u64::MAX) }
     }
 
     pub const fn records(&self) -> &Records {
@@ -184,15 +189,16 @@ impl SlotTable {
     }
 }
 
-/// Defines a table of slots: `TABLE`, and `take_slot`, which is [`ThreadSlots::take`] of the calling thread. In the
-/// child of a fork, in the order `$order`, the table is reset, and then `$in_child` is called.
+/// Defines a table of slots, with at most `$most_shared` shared records: `TABLE`, and `take_slot`, which is
+/// [`ThreadSlots::take`] of the calling thread. In the child of a fork, in the order `$order`, the table is reset, and
+/// then `$in_child` is called.
 #[cfg(not(loom))]
 macro_rules! slot_table {
-    ($order:literal $(, $in_child:path)?) => {
+    ($order:literal, $most_shared:expr $(, $in_child:path)?) => {
         use $crate::sys::fork::register_for_fork;
 
         pub static TABLE: $crate::slots::thread::SlotTable =
-            $crate::slots::thread::SlotTable::new(exit, &FORK);
+            $crate::slots::thread::SlotTable::new($most_shared, exit, &FORK);
 
         /// Calls `f` with the calling thread's variables.
         #[inline(always)]

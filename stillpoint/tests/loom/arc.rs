@@ -163,7 +163,7 @@ struct State {
 
 impl State {
     fn new() -> Arc<Self> {
-        let records = Box::leak(Box::new(Records::new()));
+        let records = Box::leak(Box::new(Records::new(u64::MAX)));
         let slot = records.of(records.claim().unwrap()).find_free().unwrap();
         let [first, second] = [value(), value()];
         slot.fill(first.cast());

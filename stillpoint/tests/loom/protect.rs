@@ -21,7 +21,7 @@ use support::model::*;
 
 /// The slots of all threads. They are never freed.
 fn records() -> &'static Records {
-    Box::leak(Box::new(Records::new()))
+    Box::leak(Box::new(Records::new(u64::MAX)))
 }
 
 /// Returns the slot of a new hazard pointer.

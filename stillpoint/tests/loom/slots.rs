@@ -28,7 +28,7 @@ fn protects(records: &Records) -> bool {
 #[test]
 fn slot_of_a_shared_record_is_taken_once() {
     check(0, 3, || {
-        let records = Arc::new(Records::new());
+        let records = Arc::new(Records::new(u64::MAX));
         let last = Cell::new(None);
         take_shared(&records, &last).give_back();
         let (_, taken) = race_all(
@@ -51,7 +51,7 @@ fn slot_of_a_shared_record_is_taken_once() {
 #[test]
 fn record_in_use_is_not_given_back() {
     check(0, 3, || {
-        let records = Arc::new(Records::new());
+        let records = Arc::new(Records::new(u64::MAX));
         let last = Cell::new(None);
         take_shared(&records, &last).give_back();
         let other = without_provenance_mut(32);
