@@ -7,6 +7,9 @@ use support::prelude::*;
 
 const INTERVAL: Duration = Duration::from_millis(10);
 
+#[global_allocator]
+static ALLOCATOR: support::counting::Counting = support::counting::Counting;
+
 #[test]
 #[cfg(any(not(target_os = "linux"), stillpoint_portable, miri))]
 fn page_is_unsupported_elsewhere_than_on_64_bit_linux() {
@@ -25,6 +28,7 @@ mod linux {
 
     use stillpoint::Domain as _;
     use stillpoint::srcu::Domain;
+    use support::counting::allocations;
     use support::fork;
     use support::until::until;
 
@@ -168,6 +172,19 @@ mod linux {
             text.contains("\"queued\":10,") && text.contains("\"waited\"")
         });
         drop(guard);
+    }
+
+    /// Text is made of those only that are listed.
+    #[test]
+    fn domain_that_is_not_listed_costs_no_allocation() {
+        alone!();
+        let domains: Vec<_> = (0..10_000).map(|_| Domain::new()).collect();
+        domains.iter().for_each(Domain::prepare);
+        let before = allocations();
+        // The first sample is made here.
+        statistics_page::publish(Duration::MAX).expect("a page");
+        let made = allocations() - before;
+        assert!(made < domains.len(), "{made} allocations");
     }
 
     /// What is shown as the time of a callback is that of one, not of all that ran before it.

@@ -17,35 +17,24 @@ const NAMED: usize = 16;
 /// The most characters of a name or place.
 const LONGEST: usize = 200;
 
-/// See the [module](self).
-#[derive(Debug)]
-pub struct DomainSample {
-    pub stats: Stats,
-    /// The fields on the page: see `statistics_page`.
-    pub json: Value,
-}
-
-impl DomainSample {
-    pub(crate) fn of(domain: &dyn RawDomain) -> Self {
-        let (engine, callbacks) = (domain.engine(), &domain.seen_work().callbacks);
-        let stats = Stats::of(domain);
-        let running = callbacks.slice.running();
-        let json = json!({
-            "name": shortened(engine.domain().into()),
-            // If it is a value.
-            "made_at": domain.made_at().map(place),
-            "stats": stats,
-            "limits": callbacks.backlog.limits(),
-            "worker": {
-                "state": callbacks.state.name(),
-                "thread": running.map(|(_, thread)| thread),
-                "running": running.map(|(time, _)| Duration::from_nanos(time)),
-                "waiting": callbacks.backlog.gp_wait().map(Duration::from_nanos),
-            },
-            "grace_period": grace_period(engine),
-        });
-        Self { stats, json }
-    }
+/// Returns the fields of a domain on the page: see `statistics_page`.
+pub(super) fn domain(domain: &dyn RawDomain) -> Value {
+    let (engine, callbacks) = (domain.engine(), &domain.seen_work().callbacks);
+    let running = callbacks.slice.running();
+    json!({
+        "name": shortened(engine.domain().into()),
+        // If it is a value.
+        "made_at": domain.made_at().map(place),
+        "stats": Stats::of(domain),
+        "limits": callbacks.backlog.limits(),
+        "worker": {
+            "state": callbacks.state.name(),
+            "thread": running.map(|(_, thread)| thread),
+            "running": running.map(|(time, _)| Duration::from_nanos(time)),
+            "waiting": callbacks.backlog.gp_wait().map(Duration::from_nanos),
+        },
+        "grace_period": grace_period(engine),
+    })
 }
 
 /// The grace period that waits for readers, if one does: how many it waits for, and the first of them.
