@@ -84,7 +84,7 @@ impl Tried {
     /// An attempt has failed. `have_left` returns `true` if the readers of a mark have left, and `mark` is that of
     /// the readers that are inside.
     /// Returns `true` if it is the first one.
-    fn fails(&self, grace_period: u64, mark: u64, have_left: impl FnOnce(u64) -> bool) -> bool {
+    fn fails(&self, grace_period: u64, mark: u64, have_left: &dyn Fn(u64) -> bool) -> bool {
         let is_first = !self.is_of(grace_period);
         if is_first {
             self.overlaps.store(0, Relaxed);
@@ -120,9 +120,9 @@ impl<'a> StallDetector<'a> {
         mut self,
         tried: &Tried,
         mark: u64,
-        have_left: impl FnOnce(u64) -> bool,
+        have_left: &dyn Fn(u64) -> bool,
         call: fn(&mut dyn FnMut()),
-        waits_for: impl Fn(Duration) -> Option<StalledReaders>,
+        waits_for: &dyn Fn(Duration) -> Option<StalledReaders>,
     ) {
         let is_first = tried.fails(self.grace_period, mark, have_left);
         self.counters.sleeps.fetch_add(is_first.into(), Relaxed);
@@ -130,7 +130,7 @@ impl<'a> StallDetector<'a> {
         let Some(start) = self.start.checked_sub(waited) else { return };
         (self.start, self.next_report) = (start, Duration::from_nanos(tried.report.load(Relaxed)));
         let is_due = waited >= self.next_report;
-        let mut check = || self.check(&waits_for);
+        let mut check = || self.check(waits_for);
         if is_due {
             call(&mut check)
         } else {
@@ -153,7 +153,7 @@ impl<'a> StallDetector<'a> {
 
     /// Updates the longest wait, after a sleep. If a report is due, reports the result of `waits_for`, which is
     /// called with the time waited so far and returns `None` if all readers have just left.
-    pub fn check(&mut self, waits_for: impl FnOnce(Duration) -> Option<StalledReaders>) {
+    pub fn check(&mut self, waits_for: &dyn Fn(Duration) -> Option<StalledReaders>) {
         let Some(waited) = self.is_due() else { return };
         if let Some(waits_for) = waits_for(waited) {
             self.report(waited, waits_for);

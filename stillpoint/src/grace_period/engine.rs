@@ -126,8 +126,8 @@ impl Leader<'_> {
         &self,
         counters: &GpCounters,
         mark: u64,
-        have_left: impl FnOnce(u64) -> bool,
-        waits_for: impl Fn(Duration) -> Option<StalledReaders>,
+        have_left: &dyn Fn(u64) -> bool,
+        waits_for: &dyn Fn(Duration) -> Option<StalledReaders>,
     ) {
         if let Some(Patience { tried, call, .. }) = self.patience {
             self.detector(counters).check_tried(tried, mark, have_left, call, waits_for);

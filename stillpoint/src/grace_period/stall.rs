@@ -267,7 +267,16 @@ impl StalledReader {
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { domain, grace_period, waited, waits_for } = self;
+        Lines(self, "\n").fmt(f)
+    }
+}
+
+/// The lines of a report, and what is between two of them.
+struct Lines<'a>(&'a Stall, &'a str);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(Stall { domain, grace_period, waited, waits_for }, between) = self;
         match waits_for {
             StalledReaders::Sections { count, begun_at, site, inherited } => {
                 write!(
@@ -283,7 +292,7 @@ impl fmt::Display for Stall {
             }
             StalledReaders::Threads(readers) => {
                 for (index, reader) in readers.iter().take(NAMED).enumerate() {
-                    let separator = if index == 0 { "" } else { "\n" };
+                    let separator = if index == 0 { "" } else { between };
                     write!(
                         f,
                         "{separator}grace period {grace_period} of {domain} has waited {waited:.1?} for {reader}"
@@ -292,7 +301,10 @@ impl fmt::Display for Stall {
                 match readers.len().saturating_sub(NAMED) {
                     0 => Ok(()),
                     more => {
-                        write!(f, "\ngrace period {grace_period} of {domain} waits for {more} more threads")
+                        write!(
+                            f,
+                            "{between}grace period {grace_period} of {domain} waits for {more} more threads"
+                        )
                     }
                 }
             }
@@ -342,11 +354,10 @@ fn count_report(printed: u64, second: u64) -> Option<u64> {
 
 /// The default report: events if a subscriber takes them, else lines on the standard error.
 fn report_by_default(stall: &Stall) {
-    let text = stall.to_string();
     #[cfg(feature = "tracing")]
     if tracing::event_enabled!(target: "stillpoint", tracing::Level::WARN) {
         let (domain, number, waited) = (stall.domain, stall.grace_period, stall.waited);
-        for line in text.lines() {
+        for line in stall.to_string().lines() {
             tracing::warn!(target: "stillpoint", domain, number, ?waited, "{line}");
         }
         return;
@@ -359,11 +370,12 @@ fn report_by_default(stall: &Stall) {
     };
     _ = PRINTED.fetch_update(Relaxed, Relaxed, count);
     let Some(counted) = counted else { return };
-    let mut text = text.trim_end().replace('\n', "\nstillpoint: ");
-    if counted & REPORTS == REPORTS {
-        text += "\nstillpoint: more stalls of this second are only counted, unless there is a stall hook";
-    }
-    complain(format_args!("{text}"));
+    let rest = if counted & REPORTS == REPORTS {
+        "\nstillpoint: more stalls of this second are only counted, unless there is a stall hook"
+    } else {
+        ""
+    };
+    complain(format_args!("{}{rest}", Lines(stall, "\nstillpoint: ")));
 }
 
 #[cfg(test)]

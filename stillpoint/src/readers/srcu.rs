@@ -276,7 +276,7 @@ impl SrcuReaders {
 
     /// Returns the number of open sections of each index.
     pub fn sections(&self) -> [u64; 2] {
-        [Idx::Zero, Idx::One].map(|idx| self.active_readers(idx))
+        [self.active_readers(Idx::Zero), self.active_readers(Idx::One)]
     }
 
     /// Returns where open sections began, and how many there, if that is recorded.
@@ -333,7 +333,7 @@ impl SrcuReaders {
             while count(awaited) > 0 {
                 self.awaited.wait_timeout(awaited, NonZeroU32::MAX, detector.next_report_in());
                 awaited = self.awaited.load(Relaxed);
-                detector.check(|_| self.stalled_sections(idx).map(|(sections, _)| sections));
+                detector.check(&|_| self.stalled_sections(idx).map(|(sections, _)| sections));
             }
         }
     }
@@ -443,12 +443,9 @@ impl ReaderSet for SrcuReaders {
             if blocked.is_some() || !leader.pause() {
                 // A leader flips the index when the other one is drained, so what an earlier attempt waited for.
                 let flips = self.flips();
-                leader.check(
-                    &self.counters,
-                    flips,
-                    |earlier| flips != earlier,
-                    |_| self.stalled_sections(pending.idx).map(|(stalled, _)| stalled),
-                );
+                leader.check(&self.counters, flips, &|earlier| flips != earlier, &|_| {
+                    self.stalled_sections(pending.idx).map(|(stalled, _)| stalled)
+                });
                 break;
             }
             drained = self.check_again(pending);

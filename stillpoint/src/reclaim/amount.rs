@@ -146,7 +146,7 @@ impl Unreported {
 
     /// Reports, and returns how many it has pushed and run.
     pub fn report(&self, reported: &Reported) -> [u64; 2] {
-        let [pushed, run] = [&self.pushed, &self.run].map(SharedAmount::get);
+        let (pushed, run) = (self.pushed.get(), self.run.get());
         reported.push(pushed);
         // Release: what is not found here any more is found in the backlog; pairs with the fence in
         // `Reported::all_pushed`.

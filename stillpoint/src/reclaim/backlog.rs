@@ -219,10 +219,8 @@ impl Backlog {
     /// Returns the bytes that callers are paced by.
     fn paced(&self) -> u64 {
         let waiting = self.reported.waiting();
-        let by_number = [(waiting.unknown, PACED_UNKNOWN_BYTES), (waiting.count, CALLBACK_BYTES)];
-        by_number
-            .iter()
-            .fold(waiting.bytes, |sum, (count, each)| sum.saturating_add(count.saturating_mul(*each)))
+        let unknown = waiting.unknown.saturating_mul(PACED_UNKNOWN_BYTES);
+        waiting.bytes.saturating_add(unknown).saturating_add(waiting.count.saturating_mul(CALLBACK_BYTES))
     }
 
     /// Pays for what the backlog has grown by since the last call, and returns the time until all payments are over.

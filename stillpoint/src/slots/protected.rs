@@ -33,8 +33,8 @@
 //!
 //! # Cost
 //!
-//! A collection loads the slots of all [active records](super::record), and sorts the addresses. It is shared by all
-//! threads that free what one grace period serves ([`LastCollection`]).
+//! A collection loads the slots of all [active records](super::record), and makes a table of the addresses. All
+//! threads share it that free what one grace period serves ([`LastCollection`]).
 //!
 //! # Source
 //!
@@ -51,38 +51,50 @@ use crate::sync::{ForkSafe, Mutex, const_unless_loom};
 #[derive(Debug, Clone, Default)]
 pub struct Protected(Option<Arc<Addresses>>);
 
+/// A hash table with linear probing. At least half of its places are empty: 0, which is no address.
 #[derive(Debug)]
 struct Addresses {
-    /// A bit for each address, by [`bit`]: most others have a bit that is not set.
-    bits: u64,
-    sorted: Vec<usize>,
+    /// A power of two of them.
+    places: Vec<usize>,
 }
 
-/// The bit of an address, of [`Addresses::bits`].
-fn bit(address: usize) -> u64 {
-    // Fibonacci hashing (Knuth).
-    1 << ((address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
+impl Addresses {
+    fn new(addresses: &[usize]) -> Self {
+        let len = (2 * addresses.len()).next_power_of_two();
+        let mut table = Self { places: vec![0; len] };
+        for &address in addresses {
+            let place = table.find(address);
+            table.places[place] = address;
+        }
+        table
+    }
+
+    /// Returns the place of an address, or the empty one where it would be.
+    #[inline]
+    fn find(&self, address: usize) -> usize {
+        let last = self.places.len() - 1;
+        // Fibonacci hashing (Knuth): the upper bits depend on all others.
+        let hash = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let mut place = hash as usize & last;
+        while self.places[place] != 0 && self.places[place] != address {
+            place = (place + 1) & last;
+        }
+        place
+    }
 }
 
 impl Protected {
     /// Returns what the slots of all threads protect now.
     fn collect(records: &Records) -> Self {
-        let mut sorted: Vec<usize> = Vec::new();
-        records.slots().filter_map(Slot::address).for_each(|address| sorted.push(address));
-        if sorted.is_empty() {
-            return Self(None);
-        }
-        sorted.sort_unstable();
-        let bits = sorted.iter().fold(0, |bits, address| bits | bit(*address));
-        Self(Some(Arc::new(Addresses { bits, sorted })))
+        let mut found: Vec<usize> = Vec::new();
+        records.slots().filter_map(Slot::address).for_each(|address| found.push(address));
+        Self((!found.is_empty()).then(|| Arc::new(Addresses::new(&found))))
     }
 
     /// Returns `true` if a slot protected `address`.
     #[inline]
     pub fn contains(&self, address: usize) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|set| set.bits & bit(address) != 0 && set.sorted.binary_search(&address).is_ok())
+        self.0.as_ref().is_some_and(|set| set.places[set.find(address)] != 0)
     }
 }
 

@@ -254,7 +254,7 @@ impl Drop for Domain {
 impl PartialEq for Domain {
     fn eq(&self, other: &Self) -> bool {
         // Relaxed, both: only the addresses matter. A clone shows that its original has been used.
-        let [shared, others] = [self, other].map(|domain| domain.shared.load(Relaxed));
+        let (shared, others) = (self.shared.load(Relaxed), other.shared.load(Relaxed));
         if shared.is_null() { ptr::eq(self, other) } else { shared == others }
     }
 }

@@ -92,7 +92,7 @@ use crate::sys::fork_lock::ForkLock;
 use crate::sys::init_array;
 use crate::sys::pin::is_pinned;
 use crate::sys::scheduling::take_nice_of_main;
-use crate::sys::thread::{spawn, with_all_blocked};
+use crate::sys::thread::{block_signals, spawn};
 
 /// Shorter intervals would only use time: readers of the page look some times a second.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -132,9 +132,8 @@ pub fn publish(interval: Duration) -> io::Result<()> {
         let page = Page::create(&document::json(interval, Duration::ZERO))?;
         let replaced = PAGE.with(|published| published.replace(page));
         // The program's signals are not for this thread.
-        let starts =
-            || !starts_none() && with_all_blocked(|| spawn(c"stillpoint-stat", run, ptr::null_mut()));
-        if replaced.is_none() && !starts() {
+        let _blocked = block_signals();
+        if replaced.is_none() && (starts_none() || !spawn(c"stillpoint-stat", run, ptr::null_mut())) {
             drop(PAGE.with(Option::take));
             return Err(io::Error::other("no thread can be started for the statistics"));
         }

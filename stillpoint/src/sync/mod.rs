@@ -57,7 +57,7 @@ pub(crate) use memory::try_box;
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,
     budget, fence, has_normal_policy, is_bound, last_tick, now, outnumber_cpus, process_cpus,
-    spin_iterations, spin_loop, thread_name, yield_now,
+    spin_iterations, spin_loop, thread_name, write_error, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::fence_after_atomic;
@@ -65,7 +65,7 @@ pub(crate) use native::fence_after_atomic;
 pub(crate) use native::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,
     after, budget, fence, has_normal_policy, is_bound, last_tick, now, outnumber_cpus, process_cpus,
-    spin_loop, thread_name, yield_now,
+    spin_loop, thread_name, write_error, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use requested::Requested;

@@ -131,6 +131,10 @@ pub fn thread_name(_tid: u32) -> Option<String> {
     None
 }
 
+pub fn write_error(text: &[u8]) {
+    eprint!("{}", String::from_utf8_lossy(text));
+}
+
 struct Interrupts {
     /// Number of the newest request.
     request: atomic::AtomicU64,

@@ -14,7 +14,7 @@ use crate::sys;
 pub use crate::sys::thread::{
     has_normal_policy, is_bound, name as thread_name, outnumber_cpus, process_cpus,
 };
-pub use crate::sys::{last_tick, now};
+pub use crate::sys::{last_tick, now, write_error};
 
 /// Returns `rounds`, the number of rounds to spin. In a model there are fewer.
 #[inline(always)]

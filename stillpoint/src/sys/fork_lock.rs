@@ -8,7 +8,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::thread::with_all_blocked;
+use super::thread::block_signals;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -39,35 +39,32 @@ impl<T> ForkLock<T> {
 
     /// Calls `f` under the lock. `f` calls neither this lock nor the program.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        with_all_blocked(|| {
-            let _guard = (!self.is_held_here()).then(|| self.lock());
-            // SAFETY: under the lock, and `f` does not get here again.
-            f(unsafe { &mut *self.value.get() })
-        })
+        let _blocked = block_signals();
+        let _guard = (!self.is_held_here()).then(|| self.lock());
+        // SAFETY: under the lock, and `f` does not get here again.
+        f(unsafe { &mut *self.value.get() })
     }
 
     /// Takes the lock before a fork.
     pub fn hold(&'static self) {
-        with_all_blocked(|| {
-            if !self.is_held_here() {
-                let guard = self.lock();
-                // SAFETY: under the lock.
-                unsafe { *self.held.get() = Some(guard) };
-                self.holder.store(this_thread(), Relaxed);
-            }
-            self.forks.fetch_add(1, Relaxed);
-        });
+        let _blocked = block_signals();
+        if !self.is_held_here() {
+            let guard = self.lock();
+            // SAFETY: under the lock.
+            unsafe { *self.held.get() = Some(guard) };
+            self.holder.store(this_thread(), Relaxed);
+        }
+        self.forks.fetch_add(1, Relaxed);
     }
 
     /// Releases the lock after a fork, in the parent and in the child.
     pub fn release(&'static self) {
-        with_all_blocked(|| {
-            if self.is_held_here() && self.forks.fetch_sub(1, Relaxed) == 1 {
-                self.holder.store(ptr::null_mut(), Relaxed);
-                // SAFETY: this thread holds the lock.
-                drop(unsafe { (*self.held.get()).take() });
-            }
-        });
+        let _blocked = block_signals();
+        if self.is_held_here() && self.forks.fetch_sub(1, Relaxed) == 1 {
+            self.holder.store(ptr::null_mut(), Relaxed);
+            // SAFETY: this thread holds the lock.
+            drop(unsafe { (*self.held.get()).take() });
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {

@@ -153,6 +153,16 @@ pub fn with_variable<R>(name: &CStr, f: impl FnOnce(Option<&[u8]>) -> R) -> R {
     }
 }
 
+/// Writes to the standard error, as much as it takes.
+pub fn write_error(mut text: &[u8]) {
+    while !text.is_empty() {
+        // SAFETY: the kernel reads the text, which outlives the call.
+        let written = checked(|| unsafe { libc::write(2, text.as_ptr().cast(), text.len()) as c_long });
+        let Ok(written @ 1..) = written else { return };
+        text = &text[written as usize..];
+    }
+}
+
 /// Returns `true` if a thread passes a full barrier when the kernel switches to it. `membarrier` requires that, as it
 /// interrupts only CPUs that run the process already. On riscv the barrier came with Linux 6.9 and 6.6.51.
 fn has_barrier_in_switch() -> bool {

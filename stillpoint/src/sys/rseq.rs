@@ -11,7 +11,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::CStr;
 use core::mem;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
 
 /// There is code for this architecture, here and in `percpu`. Big endian is not supported: the kernel reads the
@@ -168,14 +168,14 @@ thread_local! {
 ///
 /// Returns the kernel's error, at each call: `EINVAL` if another library has registered the thread. Returns `ESRCH`
 /// if the thread is about to end.
-pub fn register_own() -> io::Result<isize> {
+pub fn register_own() -> Result<isize, i32> {
     let registered = OWN.try_with(|own| {
         // SAFETY: the area lives until `drop` below unregisters it.
         let result = own.registered.get().unwrap_or_else(|| unsafe { call(own.area.get().cast(), 0) });
         own.registered.set(Some(result));
         result.map(|()| own.area.get().cast::<u8>().addr().wrapping_sub(thread_pointer().addr()) as isize)
     });
-    registered.unwrap_or(Err(libc::ESRCH)).map_err(io::Error::from_raw_os_error)
+    registered.unwrap_or(Err(libc::ESRCH))
 }
 
 impl Drop for OwnArea {
@@ -197,7 +197,8 @@ unsafe fn call(area: *mut u8, flags: libc::c_int) -> Result<(), i32> {
     // SAFETY: the caller's contract.
     match unsafe { libc::syscall(libc::SYS_rseq, area, OWN_SIZE, flags, SIGNATURE) } {
         0 => Ok(()),
-        _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
+        // SAFETY: the place is the thread's own.
+        _ => Err(unsafe { *libc::__errno_location() }),
     }
 }
 
@@ -222,9 +223,15 @@ fn parse_release(mut release: &[u8]) -> Option<(u32, u32, u32)> {
 
 /// Takes the number with which a text begins, and what separates it from the next. Returns `None` if there is none.
 fn take_number(text: &mut &[u8]) -> Option<u32> {
-    let (number, rest) = text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count());
-    *text = rest.get(1..).unwrap_or_default();
-    core::str::from_utf8(number).ok()?.parse().ok()
+    let mut number = None;
+    while let Some((byte, rest)) = text.split_first() {
+        *text = rest;
+        if !byte.is_ascii_digit() {
+            break;
+        }
+        number = Some(number.unwrap_or(0_u32).checked_mul(10)?.checked_add(u32::from(byte - b'0'))?);
+    }
+    number
 }
 
 /// Returns the CPU on which the calling thread runs, by `sched_getcpu(3)`.

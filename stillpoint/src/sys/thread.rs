@@ -9,7 +9,7 @@ use core::{mem, ptr};
 use std::sync::Mutex;
 
 use super::scheduling::{self, CALLING, Cpus};
-pub use super::signal_mask::with_all_blocked;
+pub use super::signal_mask::block_signals;
 #[cfg(not(miri))]
 use super::stack;
 

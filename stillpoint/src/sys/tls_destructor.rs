@@ -78,11 +78,17 @@ macro_rules! with_thread_variable {
         ::std::thread_local! {
             static VARIABLE: $type = const { $new };
         }
-        // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there is
-        // no destructor.
-        match VARIABLE.try_with($f) {
-            ::core::result::Result::Ok(result) => result,
-            ::core::result::Result::Err(_) => ::core::unreachable!(),
+        /// Not generic: one copy for all that is done with the variable.
+        #[inline(always)]
+        fn variable() -> *const $type {
+            // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there
+            // is no destructor.
+            match VARIABLE.try_with(::core::ptr::from_ref) {
+                ::core::result::Result::Ok(variable) => variable,
+                ::core::result::Result::Err(_) => ::core::unreachable!(),
+            }
         }
+        // SAFETY: it is there as long as the thread.
+        $f(unsafe { &*variable() })
     }};
 }

@@ -54,7 +54,7 @@ impl Domain {
                         run.store(1, Relaxed);
                     }
                 });
-            } else if self.state.leave_running(IDLE, heavy, || self.has_pending()) == GoIdle::Idle {
+            } else if self.state.leave_running(IDLE, heavy, &|| self.has_pending()) == GoIdle::Idle {
                 return;
             }
         }
@@ -147,7 +147,7 @@ fn urgent_caller_ends_the_rate_limit() {
             |_| expedite(&domain),
             |domain| {
                 while !domain.is_urgent() {
-                    domain.state.sleep_timeout(NEVER, || domain.is_urgent());
+                    domain.state.sleep_timeout(NEVER, &|| domain.is_urgent());
                 }
             },
         );

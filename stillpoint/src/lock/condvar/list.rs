@@ -94,7 +94,7 @@ impl WaitList {
                 // Acquire: the links; pairs with the Release in `unlock`.
                 match self.word.compare_exchange(word, word | LOCKED | contended, Acquire, Relaxed) {
                     Ok(_) => {
-                        let [first, last] = [word, word >> LAST_SHIFT].map(|part| (part & NODE) as u32);
+                        let (first, last) = ((word & NODE) as u32, (word >> LAST_SHIFT & NODE) as u32);
                         return Locked { list: self, first, last };
                     }
                     Err(now) => word = now,
@@ -245,7 +245,7 @@ impl Locked<'_> {
     fn remove(&mut self, id: u32) {
         let node = table().node(id);
         self.list.links.exclusive();
-        let [prev, next] = [&node.prev, &node.next].map(|link| link.load(Relaxed));
+        let (prev, next) = (node.prev.load(Relaxed), node.next.load(Relaxed));
         match prev {
             0 => self.first = next,
             _ => table().node(prev).next.store(next, Relaxed),

@@ -222,7 +222,7 @@ fn try_rseq() -> Result<(Reason, isize), Reason> {
             Ok((Reason("the C library registers each thread", 0), offset))
         };
     }
-    match rseq::register_own().map_err(|error| error.raw_os_error().unwrap_or(0)) {
+    match rseq::register_own() {
         Ok(_) => {
             let why = "the C library does not register threads, each is registered here at its first use";
             Ok((Reason(why, 0), 0))

@@ -254,7 +254,7 @@ impl<A: Default + 'static> ThreadReaders<A> {
                 self.awaited.wait_timeout(left, NonZeroU32::MAX, detector.next_report_in());
             }
             left = self.awaited.load(Acquire);
-            detector.check(|_| self.stalled(&scan));
+            detector.check(&|_| self.stalled(&scan));
         }
     }
 
@@ -413,7 +413,8 @@ impl<A: Default + 'static> ReaderSet for ThreadReaders<A> {
         while let Err(scan) = &drained {
             if !leader.pause() {
                 let have_left = |counter| self.scan(scan.end, counter).is_ok();
-                leader.check(&self.counters, scan.counter, have_left, |_| self.stalled_without_request(scan));
+                leader
+                    .check(&self.counters, scan.counter, &have_left, &|_| self.stalled_without_request(scan));
                 break;
             }
             drained = self.scan(scan.end, scan.counter);

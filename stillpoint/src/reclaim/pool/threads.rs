@@ -29,7 +29,7 @@ use super::state::{PoolState, Task};
 use crate::sync::{ForkSafe, complain, now, try_box};
 use crate::sys::pin::is_pinned;
 use crate::sys::scheduling::take_nice_of_main;
-use crate::sys::thread::{self, with_all_blocked};
+use crate::sys::thread::{self, block_signals};
 
 /// Nanoseconds after a failed start of a thread before the next attempt.
 const RETRY_INTERVAL: u64 = 4_000_000;
@@ -118,7 +118,10 @@ fn start_worker(first: Task) -> Result<(), Task> {
     let pool = POOL.get();
     pool.starts();
     // The program's signals are not for this thread: it runs destructors, callbacks and wakers.
-    if with_all_blocked(|| thread::spawn(c"stillpoint-rcu", work, first.cast())) {
+    let blocked = block_signals();
+    let is_started = thread::spawn(c"stillpoint-rcu", work, first.cast());
+    drop(blocked);
+    if is_started {
         return Ok(());
     }
     // Relaxed: a hint.

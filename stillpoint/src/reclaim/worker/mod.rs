@@ -157,7 +157,7 @@ impl CallbackWorker {
         // No fence: if this misses a callback, the task finds it soon.
         let is_taken = || !domain.is_parked(due);
         let rest = if domain.is_resumed() { RETRYING } else { PARKED };
-        let result = self.state.leave_running(rest, || (), is_taken);
+        let result = self.state.leave_running(rest, || (), &is_taken);
         if result == GoIdle::Idle {
             // A caller of `barrier` that has found a worker since does not wait for the task, which others may delay.
             step!("parked-without-notify", self.progress.notify_all());
@@ -269,7 +269,7 @@ impl CallbackWorker {
                 if is_done { GoIdle::WorkFound } else { self.give_thread_up(0, domain) }
             } else if let Some(time) = found.owners_suffice.then(until_assessment).flatten() {
                 lingers_since = None;
-                self.rest(time, || self.must_hurry(), domain)
+                self.rest(time, &|| self.must_hurry(), domain)
             } else {
                 self.wait_for_grace_period(found.cookie, &mut lingers_since, domain)
             };
@@ -289,7 +289,7 @@ impl CallbackWorker {
             }
         });
         let is_pushed = || pending == Pending::None && self.pending(domain) != Pending::None;
-        let result = self.state.leave_running(IDLE, try_heavy, is_pushed);
+        let result = self.state.leave_running(IDLE, try_heavy, &is_pushed);
         if result == GoIdle::Idle {
             step!("worker-stops-without-notify", self.progress.notify_all());
             step!("worker-stops-without-dismissal", poller::wake(self.dismiss()));
@@ -314,7 +314,7 @@ impl CallbackWorker {
 
     /// Sleeps for `time`, or until another thread wakes the worker because it `must_go_on`. If this thread is wanted,
     /// parks the domain instead.
-    fn rest(&self, time: Duration, must_go_on: impl FnOnce() -> bool, domain: &dyn RawDomain) -> GoIdle {
+    fn rest(&self, time: Duration, must_go_on: &dyn Fn() -> bool, domain: &dyn RawDomain) -> GoIdle {
         let result = self.give_thread_up(time.as_nanos() as u64, domain);
         if result == GoIdle::WorkFound {
             // No fence: see invariant 3 of the worker's state.
@@ -327,7 +327,7 @@ impl CallbackWorker {
     fn end(&self, domain: &dyn RawDomain) -> GoIdle {
         self.backlog.end_gp_wait();
         let has_work = || self.pending(domain) != Pending::None;
-        let result = self.state.leave_running(IDLE, try_heavy, has_work);
+        let result = self.state.leave_running(IDLE, try_heavy, &has_work);
         if result == GoIdle::Idle {
             // Owners may have run what a barrier waits for.
             step!("run-without-notify", step!("idle-without-notify", self.progress.notify_all()));
@@ -343,11 +343,11 @@ impl CallbackWorker {
         let due = now().saturating_add(time.as_nanos() as u64);
         let Some(due) = self.park(due, domain) else {
             // A push does not end it.
-            self.state.sleep_timeout(time.min(Duration::from_nanos(POLL_INTERVAL[1])), has_work);
+            self.state.sleep_timeout(time.min(Duration::from_nanos(POLL_INTERVAL[1])), &has_work);
             return GoIdle::WorkFound;
         };
         let has_work = || has_work() || !domain.is_parked(due);
-        let result = self.state.leave_running(PARKED, try_heavy, has_work);
+        let result = self.state.leave_running(PARKED, try_heavy, &has_work);
         if result == GoIdle::WorkFound {
             self.unpark(domain);
         }
@@ -369,7 +369,7 @@ impl CallbackWorker {
             let since = *lingers_since.get_or_insert_with(now);
             let blocked = now().saturating_sub(since);
             let time = Duration::from_nanos((blocked / 4).clamp(MIN_ROUND_INTERVAL, 4 * MIN_ROUND_INTERVAL));
-            return if cfg!(loom) { GoIdle::WorkFound } else { self.rest(time, || false, domain) };
+            return if cfg!(loom) { GoIdle::WorkFound } else { self.rest(time, &|| false, domain) };
         };
         if is_done(cookie) {
             return GoIdle::WorkFound;
@@ -380,7 +380,7 @@ impl CallbackWorker {
         let linger_end = *lingers_since.get_or_insert_with(now) + linger;
         let pause = || self.time_until(linger_end.max(self.last_round.load(Relaxed) + MIN_ROUND_INTERVAL));
         if let Some(time) = in_progress.is_none().then(pause).flatten() {
-            return self.rest(time, || pause().is_none(), domain);
+            return self.rest(time, &|| pause().is_none(), domain);
         }
         *lingers_since = None;
         let begin = now();
@@ -409,7 +409,7 @@ impl CallbackWorker {
                     return GoIdle::Idle;
                 }
                 // The callbacks stay; an urgent caller tries again now.
-                return self.rest(ROUND_INTERVAL_ON_ERROR, || self.is_urgent(), domain);
+                return self.rest(ROUND_INTERVAL_ON_ERROR, &|| self.is_urgent(), domain);
             }
         }
         self.last_round.store(if in_progress.is_some() { now() } else { begin }, Relaxed);

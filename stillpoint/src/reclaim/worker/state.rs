@@ -142,7 +142,7 @@ impl WorkerState {
 
     /// For the worker: sleeps for `time` in the state [`RATE_LIMITED`], unless `has_work` returns `true`. Without a
     /// fence: see (3).
-    pub fn sleep_timeout(&self, time: Duration, has_work: impl FnOnce() -> bool) {
+    pub fn sleep_timeout(&self, time: Duration, has_work: &dyn Fn() -> bool) {
         if self.leave_running(RATE_LIMITED, || (), has_work) == GoIdle::WorkFound {
             return;
         }
@@ -154,7 +154,7 @@ impl WorkerState {
     }
 
     /// For the worker: changes the state to `rest`, unless `has_work` returns `true` after `fence`.
-    pub fn leave_running(&self, rest: u64, fence: impl FnOnce(), has_work: impl FnOnce() -> bool) -> GoIdle {
+    pub fn leave_running(&self, rest: u64, fence: fn(), has_work: &dyn Fn() -> bool) -> GoIdle {
         // Release: pairs with the Acquire in `wake` by the next worker's provider. Acquire: pairs with the Release in
         // an earlier `wake` (3).
         self.state.swap(rest, AcqRel);

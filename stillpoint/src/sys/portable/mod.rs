@@ -16,6 +16,7 @@
 use core::cell::Cell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::io::{self, Write as _};
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -150,6 +151,11 @@ pub fn now() -> u64 {
 
 /// [`now`]: there is no clock that is faster.
 pub use now as last_tick;
+
+/// Writes to the standard error, as much as it takes.
+pub fn write_error(text: &[u8]) {
+    let _ = io::stderr().write_all(text);
+}
 
 /// Calls `f` with the value of an environment variable. Allocates nothing, unlike `std::env::var_os`.
 #[cfg(unix)]

@@ -1,8 +1,6 @@
 //! There are no restartable sequences. Threads have a number instead of that of their CPU: so each has a word of its
 //! own, as long as there are no more threads than CPUs.
 
-use std::io;
-
 use super::numbers;
 
 pub const SUPPORTED: bool = false;
@@ -23,8 +21,8 @@ pub unsafe fn cpu_id(_offset: isize) -> u32 {
 }
 
 /// Returns an error.
-pub fn register_own() -> io::Result<isize> {
-    Err(io::ErrorKind::Unsupported.into())
+pub fn register_own() -> Result<isize, i32> {
+    Err(0)
 }
 
 /// The error of Linux if another area is registered.

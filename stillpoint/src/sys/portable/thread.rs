@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_void};
 use std::thread::Builder;
 
 #[cfg(unix)]
-pub use super::signal_mask::with_all_blocked;
+pub use super::signal_mask::block_signals;
 
 /// Starts a detached thread that runs `main` with `argument`. `main` must not unwind. Returns `false` if the thread
 /// cannot be started.
@@ -73,11 +73,9 @@ pub fn tid() -> i32 {
     super::numbers::own() as i32
 }
 
-/// Calls `f`: there are no signals.
+/// Does nothing: there are no signals.
 #[cfg(not(unix))]
-pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
-    f()
-}
+pub fn block_signals() {}
 
 /// Returns how many CPUs the process may use.
 pub fn process_cpus() -> u32 {

@@ -174,7 +174,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
                 limit = timeouts.next().map_or(limit, |timeout| limit.min(timeout));
             }
             futex.wait_shared(ARMED, now().checked_add(limit));
-            detector.check(|waited| {
+            detector.check(&|waited| {
                 self.report_stalled(current, waited);
                 None
             });
