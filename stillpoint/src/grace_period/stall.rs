@@ -29,7 +29,7 @@ static HOOK: ForkSafe<Mutex<Option<Hook>>> = ForkSafe::new(Mutex::new(None));
 
 #[derive(Clone)]
 enum Hook {
-    Shared(Arc<dyn Fn(&Stall) + Send + Sync>),
+    Shared(Arc<Box<dyn Fn(&Stall) + Send + Sync>>),
     /// A function, and what it gets: needs no memory.
     #[cfg(feature = "_capi")]
     Plain(fn(&Stall, [usize; 2]), [usize; 2]),
@@ -90,7 +90,7 @@ pub fn set_stall_timeout(limit: Option<Duration>) {
 /// }));
 /// ```
 pub fn set_stall_hook(hook: Box<dyn Fn(&Stall) + Send + Sync + 'static>) {
-    set(Some(Hook::Shared(hook.into())));
+    set(Some(Hook::Shared(Arc::new(hook))));
 }
 
 /// [`set_stall_hook`] for the C interface; `None` restores the default. Allocates nothing.

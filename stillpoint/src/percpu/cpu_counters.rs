@@ -126,8 +126,8 @@ impl<const N: usize> CpuCounters<N> {
     ///
     /// The calling thread is the only one in the process, and not within an add.
     pub unsafe fn reset_in_child(&self, sums: [u64; N]) {
-        for (spare, sum) in self.spare.iter().zip(sums) {
-            spare.store(sum, Relaxed);
+        for (spare, sum) in self.spare.iter().zip(&sums) {
+            spare.store(*sum, Relaxed);
         }
         // SAFETY: the caller's contract.
         unsafe { self.words.clear() };

@@ -33,8 +33,8 @@
 //!
 //! # Cost
 //!
-//! A collection loads the slots of all [active records](super::record), and makes a table of the addresses. All
-//! threads share it that free what one grace period serves ([`LastCollection`]).
+//! A collection loads the slots of all [active records](super::record), and makes a table of the addresses.
+//! Threads that free what one grace period serves share it ([`LastCollection`]).
 //!
 //! # Source
 //!

@@ -9,7 +9,7 @@ use core::cell::Cell;
 #[cfg(not(any(loom, stillpoint_portable)))]
 use core::ptr;
 use core::ptr::NonNull;
-use std::alloc::{GlobalAlloc, System, alloc, alloc_zeroed, dealloc};
+use std::alloc::{GlobalAlloc, System, alloc_zeroed, dealloc};
 
 #[cfg(not(any(loom, stillpoint_portable)))]
 use crate::sys;
@@ -118,22 +118,6 @@ impl Source {
                 Self::Mapped => _ = libc::munmap(start.cast(), layout.size()),
             }
         }
-    }
-}
-
-/// [`Box::new`], which returns the value if there is no memory.
-pub fn try_box<T>(value: T) -> Result<Box<T>, T> {
-    if size_of::<T>() == 0 {
-        return Ok(Box::new(value));
-    }
-    // SAFETY: the layout's size is not zero.
-    let Some(place) = NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast::<T>()) else {
-        return Err(value);
-    };
-    // SAFETY: allocated above, with the layout of `T`.
-    unsafe {
-        place.write(value);
-        Ok(Box::from_raw(place.as_ptr()))
     }
 }
 

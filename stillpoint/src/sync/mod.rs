@@ -40,6 +40,8 @@ pub mod two_slots;
 use core::cell::Cell;
 pub use core::sync::atomic::Ordering;
 
+#[cfg(not(loom))]
+pub(crate) use crate::sys::boxes::try_box;
 pub use cache_padded::CachePadded;
 pub(crate) use complain::complain;
 pub(crate) use event_count::EventCount;
@@ -51,8 +53,6 @@ pub(crate) use loom_access::LoomAccess;
 pub(crate) use memory::Memory;
 #[cfg(not(loom))]
 pub(crate) use memory::Source as MemorySource;
-#[cfg(not(loom))]
-pub(crate) use memory::try_box;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use core::{mem, ptr};
 use std::num::NonZeroU32;
 
+pub mod boxes;
 pub mod fork;
 pub mod fork_lock;
 pub mod heavy_fence;

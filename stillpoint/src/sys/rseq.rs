@@ -296,7 +296,7 @@ fn cpus_in_masks() -> usize {
         // SAFETY: the kernel writes at most that many bytes, and returns an error if its mask is larger.
         unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, words * 8, mask.as_mut_ptr()) > 0 }
     };
-    (1..=MOST / 64).find(fits).map_or(MOST, |words| words * 64)
+    (1..MOST / 64).find(fits).map_or(MOST, |words| words * 64)
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@
 //! it does not do for a thread that has chosen its CPUs.
 
 use core::ffi::{c_int, c_long};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::process;
-use std::sync::OnceLock;
 
 use super::{checked, init_array};
 
@@ -32,8 +32,8 @@ const WORDS: usize = 8192 / 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cpus([u64; WORDS]);
 
-/// The CPUs of the main thread when this code was loaded.
-static AT_LOAD: OnceLock<Cpus> = OnceLock::new();
+/// The CPUs of the main thread when this code was loaded; none if they are not known. Relaxed: does not change later.
+static AT_LOAD: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 init_array!(remember_cpus());
 
@@ -44,14 +44,16 @@ fn remember_cpus() {
     if thread != c_long::from(process::id()) {
         return;
     }
-    if let Some(cpus) = Cpus::of(CALLING) {
-        let _ = AT_LOAD.set(cpus);
+    if let Some(Cpus(cpus)) = Cpus::of(CALLING) {
+        AT_LOAD.iter().zip(&cpus).for_each(|(word, cpus)| word.store(*cpus, Relaxed));
     }
 }
 
-/// Returns the number of CPUs of the main thread when this code was loaded, if that is known.
-pub fn cpus_at_load() -> Option<u32> {
-    AT_LOAD.get().map(Cpus::count)
+/// Returns the CPUs of the main thread when this code was loaded, if they are known.
+pub fn cpus_at_load() -> Option<Cpus> {
+    let mut cpus = Cpus([0; WORDS]);
+    cpus.0.iter_mut().zip(&AT_LOAD).for_each(|(cpus, word)| *cpus = word.load(Relaxed));
+    (cpus.count() != 0).then_some(cpus)
 }
 
 impl Cpus {
@@ -88,11 +90,11 @@ pub unsafe fn spread(thread: libc::pthread_t) {
     // A main thread that has ended is still known to the kernel.
     let Some(main) = Cpus::of(process::id()) else { return };
     let inherited = Cpus::of(CALLING);
-    let at_load = if main.count() == 1 { AT_LOAD.get() } else { None };
+    let at_load = if main.count() == 1 { cpus_at_load() } else { None };
     // SAFETY: the caller's contract.
     let has = |cpus: &Cpus| inherited.as_ref() == Some(cpus) || unsafe { cpus.bind(thread) };
     // Those at load may all have been taken away since.
-    let _ = at_load.is_some_and(has) || has(&main);
+    let _ = at_load.as_ref().is_some_and(has) || has(&main);
 }
 
 /// Returns the policy of the calling thread, if it is known. The C library's function is not used: musl's only

@@ -8,6 +8,8 @@ use core::{mem, ptr};
 #[cfg(not(miri))]
 use std::sync::Mutex;
 
+#[cfg(not(miri))]
+use super::boxes::try_box;
 use super::scheduling::{self, CALLING, Cpus};
 pub use super::signal_mask::block_signals;
 #[cfg(not(miri))]
@@ -71,13 +73,8 @@ pub fn spawn(
     argument: *mut c_void,
 ) -> bool {
     let start = Start { name, main, argument, handle_in_use: Mutex::new(()), users: AtomicU32::new(2) };
-    // A box, if there is memory.
-    let mut place = Vec::new();
-    if place.try_reserve_exact(1).is_err() {
-        return false;
-    }
-    place.push(start);
-    let this = Box::into_raw(place.into_boxed_slice()).cast::<Start>();
+    let Ok(start) = try_box(start) else { return false };
+    let this = Box::into_raw(start);
     // SAFETY: this thread is one of its users.
     let start = unsafe { &*this };
     // Nothing under the lock panics.
@@ -155,8 +152,7 @@ pub fn has_normal_policy() -> bool {
     if cfg!(miri) {
         return true;
     }
-    let normal = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE];
-    scheduling::policy().is_some_and(|policy| normal.contains(&policy))
+    matches!(scheduling::policy(), Some(libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE))
 }
 
 /// Returns `true` if the calling thread may use one CPU only.
@@ -175,7 +171,7 @@ pub fn process_cpus() -> u32 {
     // Relaxed: an estimate.
     match CPUS.load(Relaxed) {
         0 => {
-            let cpus = scheduling::cpus_at_load().unwrap_or_else(cpus);
+            let cpus = scheduling::cpus_at_load().map_or_else(cpus, |cpus| cpus.count());
             CPUS.store(cpus, Relaxed);
             cpus
         }

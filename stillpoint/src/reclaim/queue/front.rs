@@ -329,15 +329,16 @@ impl OwnerBlocks {
     /// No other thread has the list. `front` is the consumer's block, or null if it has none yet.
     #[cfg(not(loom))]
     pub unsafe fn free_all(&mut self, front: *mut Block) {
+        let mut block = if front.is_null() { self.first.load(Relaxed) } else { front };
+        // SAFETY: the caller's contract; blocks are linked up to the last.
+        while let Some(next) = unsafe { block.as_ref() }.map(|block| block.next.load(Relaxed)) {
+            Block::free(block);
+            block = next;
+        }
         // SAFETY: the caller's contract.
         let spare = self.ends.with(|ends| unsafe { (*ends).spare });
-        for start in [if front.is_null() { self.first.load(Relaxed) } else { front }, spare] {
-            let mut block = start;
-            // SAFETY: the caller's contract; blocks are linked up to the last, and the spare one to none.
-            while let Some(next) = unsafe { block.as_ref() }.map(|block| block.next.load(Relaxed)) {
-                Block::free(block);
-                block = next;
-            }
+        if !spare.is_null() {
+            Block::free(spare);
         }
     }
 }

@@ -228,9 +228,9 @@ impl Queue {
     pub fn report(&self, reported: &Reported) -> bool {
         let [pushed, run] = self.owner.unreported.report(reported);
         // Relaxed: only the owner accesses these.
-        for since in [&self.owner.since_flush, &self.owner.since_gp] {
-            since.store(since.load(Relaxed) + pushed, Relaxed);
-        }
+        let raise = |since: &AtomicU64| since.store(since.load(Relaxed) + pushed, Relaxed);
+        raise(&self.owner.since_flush);
+        raise(&self.owner.since_gp);
         run != 0
     }
 

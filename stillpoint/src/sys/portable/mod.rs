@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot_core::{DEFAULT_UNPARK_TOKEN, FilterOp, ParkResult, ParkToken, park, unpark_filter};
 
+#[path = "../boxes.rs"]
+pub mod boxes;
 pub mod fork;
 #[path = "../fork_lock.rs"]
 pub mod fork_lock;

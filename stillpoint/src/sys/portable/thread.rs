@@ -73,9 +73,15 @@ pub fn tid() -> i32 {
     super::numbers::own() as i32
 }
 
-/// Does nothing: there are no signals.
+/// There are no signals.
 #[cfg(not(unix))]
-pub fn block_signals() {}
+pub struct SignalsBlocked;
+
+/// Does nothing.
+#[cfg(not(unix))]
+pub fn block_signals() -> SignalsBlocked {
+    SignalsBlocked
+}
 
 /// Returns how many CPUs the process may use.
 pub fn process_cpus() -> u32 {
