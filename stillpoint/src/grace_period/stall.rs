@@ -27,9 +27,12 @@ pub(super) static LIMIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 
 static HOOK: ForkSafe<Mutex<Option<Hook>>> = ForkSafe::new(Mutex::new(None));
 
+/// What the program gives.
+type BoxedHook = Box<dyn Fn(&Stall) + Send + Sync>;
+
 #[derive(Clone)]
 enum Hook {
-    Shared(Arc<Box<dyn Fn(&Stall) + Send + Sync>>),
+    Shared(Arc<BoxedHook>),
     /// A function, and what it gets: needs no memory.
     #[cfg(feature = "_capi")]
     Plain(fn(&Stall, [usize; 2]), [usize; 2]),
