@@ -71,8 +71,8 @@ inside "stillpoint-urcu --help | grep --quiet PROGRAM && test \$(stillpoint-urcu
 inside "! stillpoint-urcu 2>/dev/null && ! stillpoint-urcu no-such-program 2>/dev/null"
 
 echo "-- stillpoint-pthread"
-cp dropins/pthread/tests/api.c "$root/work/"
-inside "gcc -O2 api.c -pthread -o locks && stillpoint-pthread grep --quiet stillpoint-pthread /proc/self/maps"
+cp dropins/pthread/tests/*.c "$root/work/"
+inside "gcc -O2 -shared -fPIC worker.c -o libworker.so && gcc -O2 api.c ./libworker.so -pthread -o locks && stillpoint-pthread grep --quiet stillpoint-pthread /proc/self/maps"
 inside "for test in \$(./locks); do ours=1 stillpoint-pthread ./locks \$test || exit; done"
 
 echo "-- stillpoint-lab"

@@ -34,7 +34,9 @@ missing=$(grep -xE '(__)?pthread_(mutex|cond|rwlock|spin)_[a-z]+' "$scratch/libc
 echo "passed    $(wc -l <"$scratch/exports") functions"
 
 echo "-- own tests"
-gcc -std=gnu11 -O2 -Wall -Wextra -Werror dropins/pthread/tests/api.c -o "$target/api" -pthread
+compile() { gcc -std=gnu11 -O2 -Wall -Wextra -Werror -pthread "$@"; }
+compile -shared -fPIC dropins/pthread/tests/worker.c -o "$target/libworker.so"
+compile dropins/pthread/tests/api.c -o "$target/api" "$target/libworker.so" -Wl,-rpath,"$target"
 [[ $(env --ignore-environment MARK=1 LD_PRELOAD="$library" env | grep --count MARK) == 1 ]] || fail "the environment is lost"
 for test in $("$target/api"); do
     timeout 300 "$target/api" "$test" || fail "$test fails without the library"

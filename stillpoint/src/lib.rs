@@ -142,6 +142,7 @@ pub mod urcu {
         AtomicPtr, AtomicU32, AtomicU64, Futex32, Mutex, MutexGuard, budget, fence, has_normal_policy, now,
         outnumber_cpus, spin_loop, yield_now,
     };
+    pub use crate::sys::fork::at_fork;
     pub use crate::sys::{futex_wait, futex_wake};
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn register() {
 pub(crate) fn register() {}
 
 /// Before `main`, or when the library is loaded: a handler that is registered while another thread forks comes too
-/// late for that child.
+/// late for that child. Before the constructors of the program, too, whose own handlers may then pin threads.
 #[cfg(all(target_os = "linux", not(miri)))]
 const _: () = {
     extern "C" fn call() {
@@ -50,6 +50,6 @@ const _: () = {
     }
     #[used]
     // SAFETY: the section is an array of such functions, which the C library calls.
-    #[unsafe(link_section = ".init_array")]
+    #[unsafe(link_section = ".init_array.00099")]
     static CALLED: extern "C" fn() = call;
 };

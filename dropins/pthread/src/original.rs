@@ -1,7 +1,7 @@
 //! The C library's functions, for the objects that keep them.
 //!
 //! All are looked up when the library is initialized, or when one is first called: constructors of other libraries
-//! run before. Later, `dlsym(3)` could wait for a thread that loads a library, and that thread for the mutex.
+//! may run before. Later, `dlsym(3)` could wait for a thread that loads a library, and that thread for the mutex.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem;

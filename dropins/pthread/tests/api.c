@@ -453,6 +453,28 @@ TEST(forked_child_uses_locks)
     OK(pthread_join(waiter, NULL));
 }
 
+/* In worker.c. */
+void start_worker(void);
+void do_job(void);
+
+/* A handler of a library that was initialized before the program starts a thread in the child, which waits. */
+TEST(forked_child_wakes_worker)
+{
+    start_worker();
+    for (int i = 0; i < 20; i++) {
+        do_job();
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            do_job();
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+}
+
 static void *wait_interrupted(void *argument)
 {
     struct shared *shared = argument;

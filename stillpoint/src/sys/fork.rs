@@ -1,8 +1,20 @@
-//! The library's `pthread_atfork(3)` handler, and the hooks that it calls.
+//! The library's handlers of forks (`pthread_atfork(3)`), and the hooks that they call.
 //!
 //! A part of the library registers its [`ForkHook`] before `main` ([`init_array!`](super::init_array)). A handler
 //! that is registered while another thread is about to fork comes too late for that child. A part that is used before
 //! that registers its hook then; a hook may be registered twice.
+//!
+//! # Other handlers
+//!
+//! In the child, handlers run in the order in which they were registered. A handler of the program that runs before
+//! the library's finds the locks, the readers and the workers of the parent's threads: it may wait for them for ever,
+//! and the hooks reset what threads that it starts are doing. So the library registers its handlers before the
+//! constructors of its program or shared library run. Those of shared libraries that are initialized before may still
+//! be earlier.
+//!
+//! `exit(3)`, and `dlclose(3)`, take the handlers of an object out of the list, but other objects' destructors and
+//! threads that still run may fork later. With glibc, the library's handlers belong to no object, so they stay, as does
+//! their code ([`super::pin`]).
 //!
 //! # Order
 //!
@@ -26,6 +38,7 @@
 //!   in the child. It calls callbacks, destructors of retired values, wakers and stall hooks, in which the child must
 //!   `exec` or `_exit`.
 
+use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
@@ -73,10 +86,31 @@ pub fn register_for_fork(hook: &'static ForkHook) -> bool {
     if IS_ARMED.load(Relaxed) || IS_ARMED.swap(true, Relaxed) {
         return true;
     }
-    // SAFETY: functions without arguments that live as long as the program.
-    let is_armed = unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) == 0 };
+    let is_armed = at_fork(Some(prepare), Some(in_parent), Some(in_child)) == 0;
     IS_ARMED.store(is_armed, Relaxed);
     is_armed
+}
+
+/// A function without arguments.
+pub type Handler = Option<unsafe extern "C" fn()>;
+
+/// `pthread_atfork(3)`, for functions of this object. They run after `exit` too.
+pub fn at_fork(prepare: Handler, parent: Handler, child: Handler) -> c_int {
+    #[cfg(all(target_env = "gnu", not(miri)))]
+    if super::pin::is_pinned() {
+        unsafe extern "C" {
+            fn __register_atfork(
+                prepare: Handler,
+                parent: Handler,
+                child: Handler,
+                object: *const core::ffi::c_void,
+            ) -> c_int;
+        }
+        // SAFETY: functions that stay mapped. glibc calls those of no object until the process ends.
+        return unsafe { __register_atfork(prepare, parent, child, ptr::null()) };
+    }
+    // SAFETY: functions that live until the object is unmapped, when the C library forgets them.
+    unsafe { libc::pthread_atfork(prepare, parent, child) }
 }
 
 /// Returns the registered hooks, in order.

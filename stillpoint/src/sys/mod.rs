@@ -23,8 +23,9 @@ pub mod tls_destructor;
 
 pub use reason::Reason;
 
-/// Calls a function before `main`, or when a shared library with this crate is loaded. Not in Miri, which lacks the
-/// system calls, so that programs run there until they use them.
+/// Calls a function before `main`, or when a shared library with this crate is loaded: before the constructors of the
+/// same program or library, as these may register handlers of forks (see [`fork`]). Not in Miri, which lacks the system
+/// calls, so that programs run there until they use them.
 macro_rules! init_array {
     ($function:ident($($argument:expr)?)) => {
         const _: () = {
@@ -32,8 +33,9 @@ macro_rules! init_array {
                 let _ = $function($($argument)?);
             }
             #[used]
-            // SAFETY: the section is an array of such functions, which the C library calls.
-            #[cfg_attr(not(miri), unsafe(link_section = ".init_array"))]
+            // SAFETY: the section is an array of such functions, which the C library calls. Constructors of programs
+            // have numbers above 100, or none, and come later.
+            #[cfg_attr(not(miri), unsafe(link_section = ".init_array.00099"))]
             static CALLED: extern "C" fn() = call;
         };
     };

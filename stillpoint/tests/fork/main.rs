@@ -2,6 +2,7 @@
 // Elsewhere than on Linux the child of a fork may only `exec`.
 #![cfg(not(any(loom, stillpoint_portable)))]
 
+mod lock;
 mod qsbr;
 mod rcu;
 mod srcu;

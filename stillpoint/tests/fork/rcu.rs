@@ -425,10 +425,10 @@ fn fork_handlers_of_the_program_may_use_new_domains() {
         // SAFETY: functions without arguments that live as long as the program.
         unsafe { libc::pthread_atfork(Some(handler), Some(handler), Some(handler)) };
     }
-    // Handlers that are registered before the library's run between its hooks.
+    // Handlers that are registered before the library's, as a shared library may do, run between its hooks.
     #[used]
     // SAFETY: an array of such functions, which the C library calls in the order of these numbers.
-    #[unsafe(link_section = ".init_array.00101")]
+    #[unsafe(link_section = ".init_array.00098")]
     static REGISTER: extern "C" fn() = register;
     alone!(on each backend);
     IS_ON.store(true, Release);
@@ -436,4 +436,34 @@ fn fork_handlers_of_the_program_may_use_new_domains() {
         in_child(|| assert_eq!(RUNS.load(Acquire) % 2, 0));
     }
     assert_eq!(RUNS.load(Acquire), 4);
+}
+
+/// After `exit` has finalized the program, destructors and other threads may fork.
+#[test]
+#[cfg(target_env = "gnu")]
+fn child_of_a_fork_after_exit_has_no_readers_of_the_parent() {
+    stillpoint::domain! { struct Own; }
+    static IS_ON: AtomicBool = AtomicBool::new(false);
+    extern "C" fn finish() {
+        if IS_ON.load(Acquire) {
+            in_child(|| Own.synchronize());
+            println!("1 passed");
+        }
+    }
+    // Runs after the destructor of the compiler, which ends the handlers of `pthread_atfork`.
+    #[used]
+    // SAFETY: an array of such functions, which the C library calls in the reverse order of these numbers.
+    #[unsafe(link_section = ".fini_array.00101")]
+    static FINISH: extern "C" fn() = finish;
+    alone!(on each backend);
+    thread::spawn(|| {
+        let _guard = Own::enter();
+        IS_ON.store(true, Release);
+        loop {
+            thread::park();
+        }
+    });
+    until(|| IS_ON.load(Acquire));
+    // SAFETY: no other thread ends the process.
+    unsafe { libc::exit(0) }
 }

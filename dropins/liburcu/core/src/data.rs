@@ -119,7 +119,7 @@ macro_rules! thread_reader {
     };
 }
 
-/// Calls a function when the library is loaded.
+/// Calls a function when the library is loaded: before the constructors of a program that it is linked into.
 #[macro_export]
 macro_rules! constructor {
     ($function:path) => {
@@ -129,7 +129,7 @@ macro_rules! constructor {
             }
             #[used]
             // SAFETY: the section is an array of such functions, which the C library calls.
-            #[unsafe(link_section = ".init_array")]
+            #[unsafe(link_section = ".init_array.00099")]
             static CALL: extern "C" fn() = call;
         };
     };

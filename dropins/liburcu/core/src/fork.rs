@@ -4,7 +4,7 @@
 //! workers, so that no callback is half done. The library has a handler of its own as well, which needs no
 //! cooperation: the child forgets the readers and the leader that it has lost, so reading and waiting work in any
 //! child. It is registered when the library is loaded. So handlers of programs and libraries that are linked to it
-//! run later.
+//! run later. It runs in forks after `exit` too.
 //!
 //! No handler runs in a child that `_Fork`, or a system call of the program's own, has made. There the hooks do what
 //! the handler does: they find the [`generation()`] of the process that has called a hook before the fork.
@@ -12,7 +12,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use stillpoint::urcu::reset_fence_in_child;
+use stillpoint::urcu::{at_fork, reset_fence_in_child};
 
 use crate::call_rcu::{self, CallRcu};
 use crate::flavor::SignalsBlocked;
@@ -124,8 +124,8 @@ pub fn load<F: CallRcu>() {
     extern "C" fn child<F: CallRcu>() {
         in_child::<F>();
     }
-    // SAFETY: a function that lives as long as the process. Without memory for it, children keep what they inherit.
-    unsafe { libc::pthread_atfork(None, None, Some(child::<F>)) };
+    // Without memory for it, children keep what they inherit.
+    at_fork(None, None, Some(child::<F>));
 }
 
 /// The library's own handler, in the child.
