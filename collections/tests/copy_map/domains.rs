@@ -59,6 +59,7 @@ fn use_map<D: EnterSection>(map: &CopyMap<u64, u64, impl BuildHasher + Clone, D>
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn map_has_all_operations_in_each_domain() {
     let _running = deadline();
     stillpoint::domain! { struct Own; }
