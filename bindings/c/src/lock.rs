@@ -1,4 +1,8 @@
-//! The locks: those of `stillpoint::lock`, which are in the program's memory.
+//! The locks of `stillpoint::lock` by their C names. The program allocates them itself: C has their sizes and
+//! initializers.
+//!
+//! No function here panics, so none catches panics. C has no guards: a function that takes a lock forgets the guard,
+//! and one that releases it does without.
 
 use core::ffi::c_int;
 use core::mem::{self, ManuallyDrop};
@@ -14,7 +18,8 @@ type CMutex = Mutex<()>;
 /// `struct sp_rwlock`.
 type CRwLock = RwLock<()>;
 
-// The initializers of the header.
+// The initializers of the header: zeros, but for the first word of a reader-writer lock,
+// whose gate is `FREE` (33), and its last four bytes, which say that it is in word mode.
 const _: () = {
     // SAFETY: they consist of integers, and have no padding.
     unsafe {
@@ -43,8 +48,9 @@ fn keep<G>(guard: Option<G>, error: c_int) -> c_int {
     }
 }
 
-/// Functions that take the lock, take it if no other thread is in the way, block for at most so many nanoseconds, and
-/// release it.
+/// Defines four functions of C: `$lock` blocks until the calling thread has the lock, `$try` returns `-EBUSY` instead
+/// of blocking, `$timed` returns `-ETIMEDOUT` after so many nanoseconds, and `$unlock` releases it. The names behind
+/// them are the methods that they call.
 macro_rules! functions {
     ($type:ty: $lock:ident, $try:ident, $timed:ident, $unlock:ident: $take:ident, $try_take:ident, $take_for:ident,
         $end:ident) => {
@@ -87,13 +93,14 @@ functions!(
     write, try_write, try_write_for, force_unlock_write
 );
 
-/// Releases the lock, blocks until a notification, for at most `timeout`, and takes the lock again.
+/// Releases the lock, blocks until a notification, for at most `timeout`, and takes the lock again. If other threads
+/// wait with another mutex, reports that and returns `-EINVAL` at once, and the lock stays held.
 ///
 /// # Safety
 ///
 /// The calling thread holds the lock.
 unsafe fn wait(function: &str, condition: &Condvar, mutex: &CMutex, timeout: Option<Duration>) -> c_int {
-    // SAFETY: the caller's contract. The lock stays the caller's.
+    // SAFETY: the caller's contract. The guard is never dropped: the lock stays the caller's.
     let mut guard = ManuallyDrop::new(unsafe { mutex.make_guard_unchecked() });
     match condition.try_wait(&mut *guard, timeout) {
         Some(result) if result.timed_out() => -libc::ETIMEDOUT,
@@ -136,7 +143,7 @@ pub extern "C" fn sp_cond_broadcast(condition: &Condvar) {
     condition.notify_all();
 }
 
-/// Frees the memory of a lock.
+/// Frees what a reader-writer lock has allocated: counters for each CPU, or nothing. The other locks never allocate.
 ///
 /// # Safety
 ///

@@ -32,17 +32,17 @@ pub trait Pointable {
     ///
     /// # Safety
     ///
-    /// The address is a multiple of [`ALIGN`](Self::ALIGN).
+    /// None for the caller. An implementation returns a multiple of [`ALIGN`](Self::ALIGN).
     unsafe fn init(init: Self::Init) -> usize;
 
-    /// Returns the value.
+    /// Returns a shared reference to the value.
     ///
     /// # Safety
     ///
     /// The address comes from [`init`](Self::init), and for `'a` the value is neither dropped nor borrowed mutably.
     unsafe fn deref<'a>(ptr: usize) -> &'a Self;
 
-    /// Returns the value.
+    /// Returns the only reference to the value.
     ///
     /// # Safety
     ///
@@ -86,7 +86,7 @@ impl<T> Pointable for T {
     }
 }
 
-/// What a pointer to a slice leads to. The items follow.
+/// The length of a slice. A pointer to a slice leads here, and the items follow at the offset of `items`.
 #[repr(C)]
 struct Header<T> {
     len: usize,

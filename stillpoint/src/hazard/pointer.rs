@@ -1,4 +1,5 @@
-//! Hazard pointers, and what they can protect.
+//! Hazard pointers, and what they can protect. Why a thread that frees finds each protection is argued in
+//! `slots/protected.rs`; here a hazard pointer has a slot, and lends what the slot protects.
 
 use core::fmt;
 
@@ -68,7 +69,7 @@ use crate::slots::slot::Slot;
 #[doc(alias("haphazard", "hazptr"))]
 #[must_use = "it protects nothing yet"]
 pub struct HazardPointer {
-    /// This value's alone.
+    /// No other hazard pointer has it.
     slot: &'static Slot,
 }
 
@@ -110,11 +111,12 @@ impl HazardPointer {
     /// Loads a pointer, and protects its value until the result is gone: of an [`Atomic`], an
     /// [`Rcu`](crate::rcu::Rcu) or an [`RcuOption`](crate::rcu::RcuOption).
     ///
-    /// The value was published at a moment when it was protected already. Takes a store and two loads, and never
-    /// blocks. It repeats that only when the pointer changes in the meantime.
+    /// At a moment after the slot was filled, `source` still had this pointer: so the value is not freed. Takes a
+    /// store and two loads, and never blocks. It repeats that only when the pointer changes between the loads.
     #[inline(always)]
     pub fn protect<'h, S: Source<'h>>(&'h mut self, source: S) -> S::Output {
-        // SAFETY: the slot is this value's, which is borrowed for `'h`.
+        // SAFETY: the slot is of `pointers::take`, so threads look at it before they free. No other hazard pointer
+        // has it, and this one is borrowed for `'h`.
         unsafe { source.protect(self.slot) }
     }
 
@@ -152,7 +154,8 @@ impl HazardPointer {
 
     /// Protects a node that was loaded in a section, for longer than the section.
     ///
-    /// Takes one store.
+    /// Takes one store. The grace period after which the node is freed waits for the section, so whatever frees it
+    /// then sees the store.
     ///
     /// # Safety
     ///
@@ -289,6 +292,7 @@ impl Drop for HazardPointer {
     #[inline]
     fn drop(&mut self) {
         self.slot.give_back();
+        // Models have a list of slots of their own.
         #[cfg(loom)]
         if pointers::give_back(self.slot) {
             crate::rcu::reclaim();
@@ -314,7 +318,7 @@ pub trait Source<'h> {
     ///
     /// # Safety
     ///
-    /// The slot is in a record that collections look at, belongs to the caller, and is not changed during `'h`.
+    /// The slot is one that threads look at before they free, belongs to the caller, and is not changed during `'h`.
     unsafe fn protect(self, slot: &'static Slot) -> Self::Output;
 }
 

@@ -32,11 +32,13 @@ const POLL_INTERVAL: u64 = 1_000_000_000;
 /// `true`. Any grace period of the domain that begins later counts, whichever caller waits for it;
 /// [`start`](Self::start) makes sure that there is one.
 ///
-/// A cookie is a number, to be stored beside what it protects. Of two cookies of a domain, the smaller one elapses no
-/// later. A cookie that is taken while a grace period is in progress is that of the next one. If the one in progress
-/// fails ([`try_synchronize`](Domain::try_synchronize), which the library's threads call too), the cookie takes two
-/// more: it may not have elapsed after a [`synchronize`](Domain::synchronize), and cookies that are taken later may
-/// be smaller.
+/// A cookie is the number of a grace period, to be stored beside what it protects. Of two cookies of a domain, the
+/// smaller one elapses no later. A cookie that is taken while a grace period is in progress is that of the next one.
+///
+/// An attempt at a grace period may fail ([`try_synchronize`](Domain::try_synchronize), which the library's threads
+/// call too). The next attempt then has the same number. So a cookie that was taken during the one that failed stands
+/// for the second grace period from then on, although one would do: it may not have elapsed after a
+/// [`synchronize`](Domain::synchronize), and a cookie that is taken after the failure may be smaller.
 ///
 /// ```
 /// use stillpoint::rcu::{self, GracePeriod, Rcu};
@@ -56,8 +58,9 @@ const POLL_INTERVAL: u64 = 1_000_000_000;
 ///
 /// # Async
 ///
-/// A cookie can be awaited on any executor. A thread of the library then waits for the grace periods; if none can be
-/// started, polling blocks as [`wait`](Self::wait) does.
+/// A cookie can be awaited on any executor. A thread of the library then waits for the grace periods. If the library
+/// has none, and none can be started, polling blocks as [`wait`](Self::wait) does. If it has some, but one could not
+/// be started that may be needed, each poll tries a grace period, without blocking.
 ///
 /// ```
 /// # use std::{pin::pin, task::{Context, Poll, Waker}};
@@ -137,9 +140,9 @@ impl<D: Domain> GracePeriod<D> {
 
     /// Blocks until the grace period has ended, for at most `timeout`. Returns `true` if it has ended.
     ///
-    /// A thread of the library waits for the grace period, as for a future. If none can be started, this may exceed
-    /// `timeout` and block as long as [`wait`](Self::wait). After [`start_no_threads`](super::start_no_threads) it
-    /// tries the grace period each millisecond instead.
+    /// A thread of the library waits for the grace period, as for a future. If the library has none, and none can be
+    /// started, this may exceed `timeout` and block as long as [`wait`](Self::wait). After
+    /// [`start_no_threads`](super::start_no_threads) it tries the grace period each millisecond instead.
     ///
     /// # Panics
     ///
@@ -169,7 +172,7 @@ impl<D: Domain> GracePeriod<D> {
         let mut future = self.clone().into_future();
         let mut is_ready =
             |waker: &Waker| Pin::new(&mut future).poll(&mut Context::from_waker(waker)).is_ready();
-        // At once: the first poll may fail to start a thread.
+        // `block_on` is to return after the first poll, which may fail to start a thread: then polls are repeated.
         let mut next_poll = Some(now());
         loop {
             if block_on(until.into_iter().chain(next_poll).min(), &mut is_ready) {
@@ -178,7 +181,7 @@ impl<D: Domain> GracePeriod<D> {
             if until.is_some_and(|until| now() >= until) {
                 return false;
             }
-            // Polls look after the library's threads: this one may be the last that can.
+            // Each poll tries to start the thread again. No other thread may do that.
             next_poll = pool::may_want_timer().then(|| now() + POLL_INTERVAL);
         }
     }
@@ -205,7 +208,7 @@ impl<D: Domain> IntoFuture for GracePeriod<D> {
 pub struct Elapse<D: Domain = Global> {
     pub(super) period: GracePeriod<D>,
     id: WaiterId,
-    /// Where it was made, or what makes it.
+    /// Where the program awaits it, or called the function that made it.
     pub(super) site: &'static Location<'static>,
 }
 
@@ -222,7 +225,7 @@ impl<D: Domain> Elapse<D> {
         match poller.poll(engine, period.cookie, id, context.waker(), submit) {
             PollResult::Ended => Poll::Ready(()),
             PollResult::Pending => {
-                // Its poller may be parked, and no thread resume it.
+                // No thread may be there that will wait on behalf of this future: then this one tries.
                 if !must_do_without() {
                     return Poll::Pending;
                 }
@@ -251,7 +254,8 @@ impl<D: Domain> Future for Elapse<D> {
 
 impl<D: Domain> Drop for Elapse<D> {
     fn drop(&mut self) {
-        // The poller itself removes the waiters of a grace period that has elapsed.
+        // The poller itself removes the waiters of a grace period that has elapsed. If it has removed this one
+        // already, `cancel` does nothing.
         if self.id != 0 && !self.period.is_elapsed() {
             self.period.domain.work().poller.cancel(self.period.cookie, self.id);
         }

@@ -1,17 +1,21 @@
-//! `srcu` domains whose first use finds no memory, and memory that a dropped domain leaves behind.
+//! The memory of `srcu` domains: it goes back when they are dropped, a first use may find none, and domains that
+//! defer nothing need little.
 
 use stillpoint::srcu::Domain;
 use support::counting::{LARGE, LARGE_LIVE, live, without_memory};
 use support::prelude::*;
 
+/// Bytes of the state that a domain allocates at its first use; portable systems have the words of each CPU in it.
+const STATE: usize = if cfg!(stillpoint_portable) { 384 } else { 320 };
+
 #[test]
-fn dropped_domain_leaves_no_memory_behind() {
+fn dropped_domain_leaves_no_large_block() {
     alone!();
     let round = || {
         let domain = Domain::new();
         let value = Rcu::new_in([0_u8; 2 * LARGE], domain.clone());
         drop(domain.enter());
-        // More than one block in each queue.
+        // More than one block of callbacks in the thread's queue.
         for _ in 0..1000 {
             domain.call(|| ());
         }
@@ -34,7 +38,7 @@ fn dropped_domain_leaves_no_memory_behind() {
         }
         last
     };
-    // Once more if the end of another test has allocated.
+    // The whole is repeated if a thread of the library that an earlier test has left has allocated meanwhile.
     until(|| {
         let before = settled();
         (0..50).for_each(|_| round());
@@ -49,9 +53,10 @@ fn dropped_domain_leaves_no_memory_behind() {
 fn first_use_without_memory_panics_and_may_be_retried() {
     alone!();
     static DOMAIN: Domain = Domain::new();
-    // The report of the panic allocates.
+    // The default hook allocates, and its message would be lost.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
+    // From 320 bytes on: the state of a domain, but not what a panic takes.
     let refused = catch_unwind(|| without_memory(320, || drop(DOMAIN.enter())));
     std::panic::set_hook(hook);
     let panic = refused.expect_err("there is no memory");
@@ -60,7 +65,7 @@ fn first_use_without_memory_panics_and_may_be_retried() {
     DOMAIN.synchronize();
 }
 
-/// Of a thousand domains, each read and waited for, none has deferred anything.
+/// A domain that was read and waited for, but has deferred nothing, has allocated its state and no queues.
 #[test]
 fn domain_that_has_deferred_nothing_has_no_queues() {
     alone!();
@@ -75,8 +80,7 @@ fn domain_that_has_deferred_nothing_has_no_queues() {
     domains.iter().for_each(use_one);
     let each = (live() - before) / COUNT;
     eprintln!("{each} bytes of a domain");
-    // On portable systems with its words of each CPU.
-    assert!(each <= if cfg!(stillpoint_portable) { 384 } else { 320 }, "{each}");
+    assert!(each <= STATE, "{each}");
     domains.clear();
     assert!(live() <= before, "{} bytes are left", live() - before);
 }

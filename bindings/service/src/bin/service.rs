@@ -31,19 +31,21 @@ fn main() -> Result<()> {
     runtime()?.block_on(async {
         let Some(address) = env::args().nth(1) else { return demonstrate(data).await };
         let listener = TcpListener::bind(&address).await?;
+        // Before the address is printed: it tells others that they may send signals.
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         println!("serving on {}", listener.local_addr()?);
         match statistics_page::publish(Duration::from_millis(250)) {
             Ok(()) => println!("statistics: stillpoint top {}", process::id()),
             Err(error) => println!("no statistics: {error}"),
         }
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let stop = async {
             tokio::select! {
                 _ = interrupt.recv() => (),
                 _ = terminate.recv() => (),
             }
         };
+        // Ends with the barrier of the domain.
         serve(listener, data, stop).await;
         println!("all requests have ended, and all data is freed");
         Ok(())
@@ -68,8 +70,8 @@ async fn demonstrate(data: Arc<Data>) -> Result<()> {
             client??;
         }
     }
-    drop(control);
-    drop(stop);
+    // The service stops when the channel is closed, and need not wait for this client.
+    drop((control, stop));
     service.await?;
     println!("{CLIENTS} clients saw {VISITS} pages each, during {changes} changes of the configuration");
     println!("{} requests in all", data.requests());

@@ -8,7 +8,6 @@ use crate::operations::{ADDRESSES, Lowering, STATUS};
 use crate::program::{Architecture, Op, Order, Register, Thread, address};
 use crate::{aarch64, operations, riscv, x86};
 
-/// Instructions are the architecture's.
 impl Architecture {
     fn register(self, name: &str) -> Option<Register> {
         match self {
@@ -36,7 +35,7 @@ pub enum Verdict {
     Forbidden,
 }
 
-/// A value in a condition.
+/// What a condition compares: a register of a thread, or a location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     Register(usize, Register),
@@ -56,7 +55,7 @@ pub enum Proposition {
 #[derive(Debug, Clone)]
 pub struct Variant {
     pub name: String,
-    /// In a thread, a line and those that replace it.
+    /// The thread, the line that is replaced, and the new lines.
     changes: Vec<(usize, String, Vec<String>)>,
     pub expected: Verdict,
 }
@@ -66,7 +65,7 @@ pub struct Test {
     pub architecture: Architecture,
     /// Lines are operations, which become instructions of the architecture.
     in_operations: bool,
-    /// Loads that acquire are those of `LDAPR`.
+    /// Loads that acquire become `LDAPR`.
     with_ldapr: bool,
     pub name: String,
     pub expected: Verdict,
@@ -149,7 +148,9 @@ impl Test {
             match line.split_once('=').ok_or(format!("not of the form name=value: {line}"))? {
                 ("Expect", value) => expected = Some(verdict(value, architecture)?),
                 ("Variant", value) => variants.push(variant(value, architecture)?),
-                _ => {}
+                // For people, and for `ci/litmus.sh`.
+                ("Source" | "Functions", _) => {}
+                (key, _) => return Err(format!("unknown key: {key}")),
             }
         }
         let at = body.find("exists").or_else(|| body.find("forall")).ok_or("no condition")?;
@@ -248,6 +249,7 @@ impl Test {
 
     fn read_condition(&mut self, text: &str) -> Result<(), String> {
         let text = text.trim();
+        // `~exists` asks for the same executions as `exists`: `Expect` says whether they are allowed.
         let (inverse, rest) = match text.strip_prefix("forall") {
             Some(rest) => (true, rest),
             None => (false, text.trim_start_matches('~').trim_start_matches("exists")),
@@ -260,6 +262,7 @@ impl Test {
             return Err(format!("left in the condition: {left:?}"));
         }
         self.wanted = if inverse { Proposition::Not(Box::new(proposition)) } else { proposition };
+        // A store-conditional may fail at any time. Only executions count in which all succeed.
         if self.in_operations && self.architecture == Architecture::RiscV {
             let threads = 0..self.lines.len();
             let succeeds = threads.flat_map(|thread| {
@@ -317,7 +320,7 @@ impl Test {
         is_weaker.then_some(weaker)
     }
 
-    /// Returns the place of a line, which `#2` names the second of its kind.
+    /// Returns where a line is. Of equal lines, `LINE #2` names the second.
     fn line(&self, thread: usize, text: &str) -> Result<usize, String> {
         let all = self.lines.get(thread).ok_or(format!("there is no thread {thread}"))?;
         let (line, number) = match text.rsplit_once(" #") {
@@ -378,6 +381,7 @@ impl Test {
                 return Err("an rseq critical section has three labels".into());
             }
             let mut registers = registers.clone();
+            // These registers hold the addresses of the locations.
             if self.in_operations || self.architecture == Architecture::X86 {
                 let addresses = (0..self.locations.len()).map(|at| (ADDRESSES + at as Register, address(at)));
                 registers.extend(addresses);

@@ -1,12 +1,17 @@
 //! E4: QSBR grace periods that sleep, with a flag for each reader that is awaited, and with one flag for all.
 //!
 //! Ten readers never sleep, and one updater waits for one grace period after another. Readers report after each 100
-//! reads; in the second cell one of them does every 5 ms. The three schemes of the thread are the same code but for
-//! two tests ([`Reference`]): `as-before` tries the futex once and then waits busily (the post's 292 updates),
-//! `one-flag` sleeps each time, which was proposed in the answer without a figure, and in `reader-flags` only readers
-//! that are awaited wake the updater (the post's 408). `updates_gain` compares the last with the first,
-//! `wakes_to_one_flag` with the second. The library and liburcu have flags, and differ in more: a reader of the
-//! library also yields.
+//! reads; in the second cell one of them does every 5 ms. The mail thread has three schemes, which are one
+//! [`Reference`] with two switches:
+//!
+//! - `as-before`: the updater looks at the readers 100 times, sleeps on the futex once, and then waits busily. The
+//!   post had 292 updates.
+//! - `one-flag`: it sleeps each time, and the next reader that reports wakes it. The answer to the post proposed
+//!   this, and gave no figure.
+//! - `reader-flags`: it sleeps each time, and only readers that it waits for wake it. The post had 408 updates.
+//!
+//! `updates_gain` compares the last with the first, `wakes_to_one_flag` the last with the second. The library and
+//! liburcu have a flag for each reader too, but are other code, so no ratio is derived from them.
 
 use std::time::Duration;
 
@@ -26,7 +31,7 @@ const GAIN: Metric = Metric { name: "updates_gain", unit: "ratio", better: Bette
 /// Wake-ups with a flag for each reader / with one flag.
 const WAKES_TO: Metric = Metric::ratio("wakes_to_one_flag");
 
-/// Time between two reports of each reader.
+/// Time between two reports of each reader: zero stands for a report after each 100 reads.
 const EAGER: [Duration; 10] = [Duration::ZERO; 10];
 const MIXED: [Duration; 10] = {
     let mut mixed = EAGER;
@@ -45,6 +50,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     ];
     let mut recorder = Recorder::new("e4");
     let config = |slowest_ms: u64| Config::new([("readers", 10.into()), ("slowest_ms", slowest_ms.into())]);
+    // Both without other threads that are busy.
     let cells = [(0, Load::new(&EAGER, 0)), (5, Load::new(&MIXED, 0))];
     Plan::new(budget, 1000, &cells, &mut systems, [&UPDATES, &CPU, &WAKES]).run(
         &mut recorder,
