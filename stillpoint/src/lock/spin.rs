@@ -1,8 +1,6 @@
 //! What a thread does before it sleeps or gives up: it spins, then yields its CPU.
 
-use core::marker::PhantomData;
-
-use super::policy::{Policy, SHORT_PAUSES, SPIN_NS};
+use super::policy::{SHORT_PAUSES, SPIN_NS};
 use super::waiter::Waiter;
 use crate::sync::{
     has_normal_policy, is_bound, now, process_cpus, spin_iterations, spin_loop, step, yield_now,
@@ -10,19 +8,18 @@ use crate::sync::{
 
 /// The yields of a wait.
 #[derive(Debug)]
-pub struct Yields<P> {
+pub struct Yields {
     left: u32,
     /// The time at which the wait ends.
     until: Option<u64>,
     /// Whether the thread can yield its CPU, once it has asked.
     can_yield: Option<bool>,
-    policy: PhantomData<P>,
 }
 
-impl<P: Policy> Yields<P> {
+impl Yields {
     /// `most` yields, before the clock shows `until`.
     pub fn new(most: u32, until: Option<u64>) -> Self {
-        Self { left: most, until, can_yield: None, policy: PhantomData }
+        Self { left: most, until, can_yield: None }
     }
 
     /// Yields the CPU to other threads, if that takes a short time. Returns `true` if so.
@@ -100,13 +97,12 @@ mod tests {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     use super::*;
-    use crate::lock::policy::DefaultPolicy;
     use crate::lock::waiter::with;
 
     #[test]
     fn thread_bound_to_one_cpu_yields_in_waits_with_a_limit_only() {
         fn yields(until: Option<u64>) -> bool {
-            with(|waiter| Yields::<DefaultPolicy>::new(1, until).next(waiter))
+            with(|waiter| Yields::new(1, until).next(waiter))
         }
         let check = || {
             let all = sched_getaffinity(None).expect("the affinity");

@@ -24,11 +24,6 @@ pub struct EventCount {
     word: Futex,
 }
 
-/// The word that a waiter left when it announced itself.
-#[derive(Debug)]
-#[must_use]
-pub struct Key(u64);
-
 impl EventCount {
     const_unless_loom! {
         pub fn new() -> Self {
@@ -53,35 +48,27 @@ impl EventCount {
         }
     }
 
-    /// Announces a wait. The caller then checks its condition, and calls [`wait`](Self::wait) if it does not hold.
-    pub fn prepare_wait(&self) -> Key {
+    /// Announces a wait: the next notification finds it. Returns the word that it leaves. The caller then checks its
+    /// condition.
+    pub fn prepare_wait(&self) -> u64 {
         // Acquire: what was published before the last notification; pairs with the Release in `notify_all`. Release:
         // publishes a waker that the caller has left; pairs with the Acquire there.
-        Key(self.word.fetch_or(WAITERS, AcqRel) | WAITERS)
-    }
-
-    /// Sleeps until the next notification after [`prepare_wait`](Self::prepare_wait), but no longer than `limit`. May
-    /// return spuriously.
-    pub fn wait(&self, key: Key, limit: Option<Duration>) {
-        match limit {
-            None => self.word.wait(key.0, NonZeroU32::MAX),
-            Some(limit) => self.word.wait_timeout(key.0, NonZeroU32::MAX, limit),
-        }
+        self.word.fetch_or(WAITERS, AcqRel) | WAITERS
     }
 
     /// Blocks until `reached` returns `true`, or for `limit`, if there is one. Returns the last result of `reached`.
     pub fn wait_until(&self, limit: Option<Duration>, mut reached: impl FnMut() -> bool) -> bool {
         let end = limit.map(|limit| now().saturating_add(limit.as_nanos() as u64));
         loop {
-            let key = self.prepare_wait();
+            let word = self.prepare_wait();
             if reached() {
                 return true;
             }
-            let left = end.map(|end| Duration::from_nanos(end.saturating_sub(now())));
-            if left == Some(Duration::ZERO) {
-                return false;
+            match end.map(|end| end.saturating_sub(now())) {
+                None => self.word.wait(word, NonZeroU32::MAX),
+                Some(0) => return false,
+                Some(left) => self.word.wait_timeout(word, NonZeroU32::MAX, Duration::from_nanos(left)),
             }
-            self.wait(key, left);
         }
     }
 }
@@ -95,13 +82,11 @@ mod tests {
     fn notification_wakes_those_that_wait_once() {
         let event = EventCount::new();
         let is_awaited = || event.word.load(Relaxed) & WAITERS != 0;
-        let key = event.prepare_wait();
+        let _ = event.prepare_wait();
         assert!(is_awaited());
         event.notify_all();
         // The next one wakes nothing.
         assert!(!is_awaited());
-        // The key is an old one.
-        event.wait(key, None);
     }
 
     #[test]

@@ -69,9 +69,7 @@ impl SeqSnapshot {
     pub fn from_number(number: u64) -> Self {
         Self(number)
     }
-}
 
-impl SeqSnapshot {
     fn is_done(self, word: u64) -> bool {
         word >> SHIFT >= self.0
     }

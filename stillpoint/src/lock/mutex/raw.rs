@@ -230,7 +230,7 @@ impl<P: Policy> Raw<P> {
     /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
     /// between the loads double up to a bound.
     fn spin(&self, waiter: &Waiter, until: Option<u64>) -> bool {
-        let mut yields = Yields::<P>::new(P::YIELDS, until);
+        let mut yields = Yields::new(P::YIELDS, until);
         if waiter.has_contended_for(self.word.address(), P::YIELD_AFTER_NS, now()) {
             yields.yield_cpu(waiter);
         }

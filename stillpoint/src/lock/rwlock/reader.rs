@@ -107,7 +107,7 @@ impl<P: Policy> RawRw<P> {
                 }
                 let (spin, yields) = patience.get_or_insert_with(|| {
                     events::contended(self.address(), Wait::Writer);
-                    (Spin::with_backoff(P::BACKOFF_NS), Yields::<P>::new(GATE_YIELDS, timeout.end()))
+                    (Spin::with_backoff(P::BACKOFF_NS), Yields::new(GATE_YIELDS, timeout.end()))
                 });
                 if spin.pause() || waiter::with(|waiter| yields.next(waiter)) {
                     continue;

@@ -219,7 +219,7 @@ impl<P: Policy> RawRw<P> {
         events::contended(self.address(), Wait::Readers);
         let held = 'wait: {
             // A reader may need this CPU.
-            let mut yields = Yields::<P>::new(GATE_YIELDS, timeout.end());
+            let mut yields = Yields::new(GATE_YIELDS, timeout.end());
             while waiter::with(|waiter| yields.next(waiter)) {
                 if self.try_hold() == 0 {
                     break 'wait true;
