@@ -154,7 +154,7 @@ impl Domain {
     }
 
     fn has_callbacks(&self) -> bool {
-        (self as &dyn RawDomain).queues().any(|queue| queue.completed() < queue.tail())
+        (self as &dyn RawDomain).queues().any(Queue::has_pending)
     }
 
     /// The last handle has been dropped, and callbacks are left. Returns `true` if the domain can be freed, `false`
