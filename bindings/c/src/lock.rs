@@ -1,8 +1,9 @@
 //! The locks of `stillpoint::lock` by their C names. The program allocates them itself: C has their sizes and
 //! initializers.
 //!
-//! No function here panics, so none catches panics. C has no guards: a function that takes a lock forgets the guard,
-//! and one that releases it does without.
+//! C has no guards: a function that takes a lock forgets the guard, and one that releases it needs none, as the guard
+//! has nothing but the lock's address. Only attempts may panic: to write, where the kernel denies a fence that it has
+//! allowed before.
 
 use core::ffi::c_int;
 use core::mem::{self, ManuallyDrop};
@@ -11,15 +12,15 @@ use std::time::Duration;
 
 use stillpoint::lock::{Condvar, Mutex, RwLock};
 
-use crate::boundary::misuse;
+use crate::boundary::{catch, misuse};
 
 /// `struct sp_mutex`.
 type CMutex = Mutex<()>;
 /// `struct sp_rwlock`.
 type CRwLock = RwLock<()>;
 
-// The initializers of the header: zeros, but for the first word of a reader-writer lock,
-// whose gate is `FREE` (33), and its last four bytes, which say that it is in word mode.
+// The initializers of the header: zeros, but for the first word of a reader-writer lock, whose gate is `FREE` (33), and
+// its last four bytes, which say that readers count themselves in the gate (word mode).
 const _: () = {
     // SAFETY: they consist of integers, and have no padding.
     unsafe {
@@ -61,12 +62,12 @@ macro_rules! functions {
 
         #[unsafe(no_mangle)]
         pub extern "C" fn $try(lock: &$type) -> c_int {
-            keep(lock.$try_take(), libc::EBUSY)
+            catch(|| Ok(keep(lock.$try_take(), libc::EBUSY)))
         }
 
         #[unsafe(no_mangle)]
         pub extern "C" fn $timed(lock: &$type, timeout: u64) -> c_int {
-            keep(lock.$take_for(Duration::from_nanos(timeout)), libc::ETIMEDOUT)
+            catch(|| Ok(keep(lock.$take_for(Duration::from_nanos(timeout)), libc::ETIMEDOUT)))
         }
 
         /// # Safety

@@ -152,7 +152,8 @@ impl HazardPointer {
         protected.ok().map(Shared::from_word)
     }
 
-    /// Protects a node that was loaded in a section, for longer than the section.
+    /// Protects a node that was loaded in a section, for longer than the section. Does not copy the protection of
+    /// another hazard pointer: a thread that frees might see neither slot.
     ///
     /// Takes one store. The grace period after which the node is freed waits for the section, so whatever frees it
     /// then sees the store.
@@ -292,7 +293,8 @@ impl Drop for HazardPointer {
     #[inline]
     fn drop(&mut self) {
         self.slot.give_back();
-        // Models have a list of slots of their own.
+        // Models have a list of slots of their own. `true`: the thread has no slot left, and frees what it has
+        // retired.
         #[cfg(loom)]
         if pointers::give_back(self.slot) {
             crate::rcu::reclaim();

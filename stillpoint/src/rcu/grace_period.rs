@@ -181,7 +181,7 @@ impl<D: Domain> GracePeriod<D> {
             if until.is_some_and(|until| now() >= until) {
                 return false;
             }
-            // Each poll tries to start the thread again. No other thread may do that.
+            // Each poll tries to start a thread again, which perhaps no other thread does.
             next_poll = pool::may_want_timer().then(|| now() + POLL_INTERVAL);
         }
     }
@@ -233,9 +233,11 @@ impl<D: Domain> Elapse<D> {
                 if !period.is_elapsed() {
                     return Poll::Pending;
                 }
+                // No poller may come soon, which would remove the waiter.
                 poller.cancel(period.cookie, mem::take(id));
                 Poll::Ready(())
             }
+            // There is no poller, or its grace period has failed: as `wait`, which panics if a fence is denied.
             PollResult::Dismissed => {
                 engine.wait_for(own, period.cookie);
                 Poll::Ready(())

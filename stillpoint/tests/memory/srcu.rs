@@ -1,16 +1,18 @@
-//! The memory of `srcu` domains: it goes back when they are dropped, a first use may find none, and domains that
-//! defer nothing need little.
+//! The memory of `srcu` domains: what they had in their queues goes back when they are dropped, a first use may find
+//! none, and domains that defer nothing need little.
 
 use stillpoint::srcu::Domain;
 use support::counting::{LARGE, LARGE_LIVE, live, without_memory};
 use support::prelude::*;
 
-/// Bytes of the state that a domain allocates at its first use; portable systems have the words of each CPU in it.
+/// Bytes of the state that a domain allocates at its first use; portable systems have the counters of each CPU in it.
 const STATE: usize = if cfg!(stillpoint_portable) { 384 } else { 320 };
 
 #[test]
 fn dropped_domain_leaves_no_large_block() {
     alone!();
+    // `LARGE_LIVE` counts the blocks of `LARGE` bytes and more of all threads: values, and blocks of callbacks. The
+    // state of a domain is smaller.
     let round = || {
         let domain = Domain::new();
         let value = Rcu::new_in([0_u8; 2 * LARGE], domain.clone());
@@ -38,7 +40,7 @@ fn dropped_domain_leaves_no_large_block() {
         }
         last
     };
-    // The whole is repeated if a thread of the library that an earlier test has left has allocated meanwhile.
+    // The whole is repeated if a thread of the library that an earlier round has left has allocated meanwhile.
     until(|| {
         let before = settled();
         (0..50).for_each(|_| round());
@@ -76,6 +78,7 @@ fn domain_that_has_deferred_nothing_has_no_queues() {
     use_one(&Domain::new());
     const COUNT: usize = 1000;
     let mut domains: Vec<_> = (0..COUNT).map(|_| Domain::new()).collect();
+    // Of this thread alone, which allocates and frees it all.
     let before = live();
     domains.iter().for_each(use_one);
     let each = (live() - before) / COUNT;

@@ -262,7 +262,8 @@ impl Test {
             return Err(format!("left in the condition: {left:?}"));
         }
         self.wanted = if inverse { Proposition::Not(Box::new(proposition)) } else { proposition };
-        // A store-conditional may fail at any time. Only executions count in which all succeed.
+        // On RISC-V a compare-exchange is a loop, of which a test has one round. A store-conditional may fail at any
+        // time: only executions count in which all succeed.
         if self.in_operations && self.architecture == Architecture::RiscV {
             let threads = 0..self.lines.len();
             let succeeds = threads.flat_map(|thread| {
@@ -312,7 +313,7 @@ impl Test {
         }
     }
 
-    /// Returns the test with each `LDAR` replaced by `LDAPR`, if there are any.
+    /// Returns the test with each `LDAR` replaced by `LDAPR`, if there are any: compilers emit that where they may.
     pub fn with_ldapr(&self) -> Option<Self> {
         let weaker = Self { with_ldapr: true, ..self.clone() };
         let is_weaker = self.architecture == Architecture::AArch64

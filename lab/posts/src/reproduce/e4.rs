@@ -1,11 +1,11 @@
 //! E4: QSBR grace periods that sleep, with a flag for each reader that is awaited, and with one flag for all.
 //!
 //! Ten readers never sleep, and one updater waits for one grace period after another. Readers report after each 100
-//! reads; in the second cell one of them does every 5 ms. The mail thread has three schemes, which are one
-//! [`Reference`] with two switches:
+//! reads; in the second cell one of them does every 5 ms. The mail thread ("urcu-qsbr futex wake-up patch", 2011) has
+//! three schemes, which are one [`Reference`] with two switches:
 //!
-//! - `as-before`: the updater looks at the readers 100 times, sleeps on the futex once, and then waits busily. The
-//!   post had 292 updates.
+//! - `as-before`: the updater looks at the readers 100 times, as in all three, sleeps on the futex once, and then
+//!   waits busily. The post had 292 updates.
 //! - `one-flag`: it sleeps each time, and the next reader that reports wakes it. The answer to the post proposed
 //!   this, and gave no figure.
 //! - `reader-flags`: it sleeps each time, and only readers that it waits for wake it. The post had 408 updates.
