@@ -8,7 +8,8 @@
 
 use super::time_loops;
 use crate::peers::hazards::{Haphazard, Kovan, Protect as _, time_one};
-use crate::peers::std::{BareLoad, InMutex, InRwLock};
+use crate::peers::rwlock::StdReaders;
+use crate::peers::std::{BareLoad, InMutex};
 use crate::peers::stillpoint::RcuReaders;
 use crate::peers::{
     self, Published, ReadSide as _, arc_swap, crossbeam, hazarc, left_right, seize, time_reads,
@@ -21,7 +22,7 @@ pub const PAIR: Metric = Metric::nanoseconds("pair_ns");
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut recorder = Recorder::new("read");
-    let sections = systems![time_reads:
+    let mut sections = systems![time_reads:
         RcuReaders,
         BareLoad,
         #[cfg(feature = "liburcu")] peers::liburcu::Readers,
@@ -32,9 +33,11 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         hazarc::Load,
         hazarc::Cached,
         left_right::Handles,
-        InRwLock,
         InMutex,
+        StdReaders,
     ];
+    // It is "std" among reader-writer locks.
+    sections.last_mut().expect("a list").name = "std-rwlock";
     let pointers = systems![time_one: Kovan, Haphazard];
     time_loops(budget, &mut recorder, &PAIR, &[], sections.into_iter().chain(pointers).collect())?;
     Ok(Report::new(&recorder, peers::missing(&[peers::LIBURCU])))

@@ -1,7 +1,7 @@
-//! The standard library's locks, and no protection at all.
+//! The standard library's mutex, and no protection at all.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{BoxSlot, Lock, ReadSide, VALUE, read_side};
 
@@ -16,17 +16,6 @@ read_side!(
     |this| &this.0.0,
     // SAFETY: the number is not freed before the slot, which is borrowed.
     |_this, pointer| unsafe { *pointer.load(Ordering::Acquire) }
-);
-
-pub struct InRwLock(RwLock<Box<u64>>);
-
-read_side!(
-    InRwLock,
-    "std-rwlock",
-    RwLockReadGuard<'a, Box<u64>>,
-    Self(RwLock::new(Box::new(VALUE))),
-    |this| this.0.read().unwrap_or_else(PoisonError::into_inner),
-    |_this, guard| ***guard
 );
 
 pub struct InMutex(Mutex<Box<u64>>);

@@ -66,8 +66,6 @@ const PREV_CHECK: u32 = 256;
 pub trait Patches: Send + Sync + 'static {
     /// Name in the report.
     const NAME: &'static str;
-    /// A release kicks the head that it finds in the hash table, whether it has halted or not.
-    const UNCONDITIONAL_KICK: bool = true;
     /// A waiter sets the pending bit of a lock without waiters, instead of queueing.
     const PENDING_BIT: bool = true;
     /// A release kicks halted nodes behind the head.
@@ -153,7 +151,6 @@ pub struct Counted<P>(PhantomData<P>);
 
 impl<P: Patches> Patches for Counted<P> {
     const NAME: &'static str = P::NAME;
-    const UNCONDITIONAL_KICK: bool = P::UNCONDITIONAL_KICK;
     const PENDING_BIT: bool = P::PENDING_BIT;
     const KICK_AHEAD: bool = P::KICK_AHEAD;
     const DEFERRED_KICK: bool = P::DEFERRED_KICK;
@@ -392,12 +389,11 @@ impl<P: Patches> Raw<P> {
         let node = node::get(hash::remove(self.address()));
         let ahead = Self::collect_ahead(node);
         // Relaxed: published by the Release below. The head cannot leave the queue before.
-        let state = node.state.swap(RUNNING, Relaxed);
+        node.state.store(RUNNING, Relaxed);
         // Release: as in `unlock`. The lock's memory may be freed after this.
         self.word.fetch_and(!SLOW, Release);
-        if P::UNCONDITIONAL_KICK || state == HASHED {
-            Self::kick(node, Stat::UnlockKick);
-        }
+        // Whether it has halted or not: the first patch of the series.
+        Self::kick(node, Stat::UnlockKick);
         ahead.into_iter().flatten().for_each(|node| Self::kick(node, Stat::KickAhead));
     }
 

@@ -11,8 +11,7 @@ patches! {
         const AS_POSTED: bool = true;
         const SPIN_THRESHOLD: u32 = 16;
     }
-    EagerConditional "eager, deferred, conditional" {
-        const UNCONDITIONAL_KICK: bool = false;
+    EagerQueued "eager, without the pending bit" {
         const PENDING_BIT: bool = false;
         const SPIN_THRESHOLD: u32 = 1;
     }
@@ -54,7 +53,7 @@ fn exclude<P: Patches>(threads: usize, rounds: u64) {
 fn eager_halts_exclude_and_lose_no_wake_up() {
     exclude::<Eager>(8, 1000);
     exclude::<EagerPosted>(8, 1000);
-    exclude::<EagerConditional>(8, 1000);
+    exclude::<EagerQueued>(8, 1000);
     exclude::<EagerAhead>(8, 1000);
 }
 
