@@ -75,13 +75,13 @@ impl Controls {
     }
 }
 
-/// Starts `count` threads that run `body`.
+/// Starts `count` threads that run `body`, which gets the number of its thread.
 pub fn spawn_all<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     count: usize,
-    body: impl Fn() -> T + Copy + Send + 'scope,
+    body: impl Fn(usize) -> T + Copy + Send + 'scope,
 ) -> anyhow::Result<Vec<ScopedJoinHandle<'scope, T>>> {
-    (0..count).map(|_| crew::spawn(scope, body)).collect()
+    (0..count).map(|number| crew::spawn(scope, move || body(number))).collect()
 }
 
 /// Returns the results of the threads.

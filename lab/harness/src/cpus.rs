@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::controls::{Controls, join_all};
-use super::{crew, pin};
+use super::controls::{Controls, join_all, spawn_all};
+use super::pin;
 
 /// The most CPUs that are measured.
 const MOST: usize = 8;
@@ -50,24 +50,20 @@ impl Meter for Spinners {
 fn spin(cpus: &[usize], time: Duration) -> anyhow::Result<f64> {
     let (controls, end) = (Controls::default(), OnceLock::new());
     controls.scope(|scope| {
-        let spin = |&cpu| {
-            let (controls, end) = (&controls, &end);
-            crew::spawn(scope, move || -> anyhow::Result<u64> {
-                let bound = pin::to(cpu);
-                controls.begin();
-                let (mut steps, mut state) = (0, 1_u64);
-                while end.get().is_some_and(|end| Instant::now() < *end) {
-                    // Each step needs the one before: hardware threads of one core hardly slow each other.
-                    for _ in 0..1000 {
-                        state = black_box(state ^ state >> 3).wrapping_mul(3);
-                    }
-                    steps += 1;
+        let threads = spawn_all(scope, cpus.len(), |number| {
+            let bound = pin::to(cpus[number]);
+            controls.begin();
+            let (mut steps, mut state) = (0_u64, 1_u64);
+            while end.get().is_some_and(|end| Instant::now() < *end) {
+                // Each step needs the one before: hardware threads of one core hardly slow each other.
+                for _ in 0..1000 {
+                    state = black_box(state ^ state >> 3).wrapping_mul(3);
                 }
-                black_box(state);
-                bound.map(|()| steps)
-            })
-        };
-        let threads = cpus.iter().map(spin).collect::<anyhow::Result<Vec<_>>>()?;
+                steps += 1;
+            }
+            black_box(state);
+            bound.map(|()| steps)
+        })?;
         controls.ready.wait_for(cpus.len());
         let _ = end.set(Instant::now() + time);
         controls.start.open();

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::controls::{Controls, join_all};
-use super::{crew, pin};
+use super::controls::{Controls, join_all, spawn_all};
+use super::pin;
 
 /// Iterations between two checks of the stop flag: long enough that the check costs nothing (10,000 of the cheapest
 /// take 2 us), short enough that threads stop together.
@@ -88,16 +88,11 @@ impl Threads {
         let cpus = pin::allowed()?;
         let timed_loop = TimedLoop::default();
         timed_loop.0.scope(|scope| {
-            let mut threads = Vec::new();
-            for (number, &cpu) in cpus.iter().cycle().take(self.count).enumerate() {
-                let (timed_loop, body) = (&timed_loop, &body);
-                let run = move || {
-                    let pinned = if self.per_cpu == 1 { pin::to(cpu) } else { Ok(()) };
-                    let time = body(number, timed_loop);
-                    pinned.map(|()| time)
-                };
-                threads.push(crew::spawn(scope, run)?);
-            }
+            let threads = spawn_all(scope, self.count, |number| {
+                let pinned = if self.per_cpu == 1 { pin::to(cpus[number % cpus.len()]) } else { Ok(()) };
+                let time = body(number, &timed_loop);
+                pinned.map(|()| time)
+            })?;
             timed_loop.0.start_and_stop(self.count, slice);
             join_all(threads)?.into_iter().collect()
         })

@@ -101,8 +101,8 @@ pub fn running_threads(cpus: usize) -> Vec<usize> {
 fn measure<const SYSCALL: bool>(load: Load) -> anyhow::Result<Answer> {
     let controls = Controls::default();
     controls.scope(|scope| {
-        spawn_all(scope, load.running, || run_light::<SYSCALL>(&controls))?;
-        let callers = spawn_all(scope, load.callers, || call_heavy::<SYSCALL>(&controls))?;
+        spawn_all(scope, load.running, |_| run_light::<SYSCALL>(&controls))?;
+        let callers = spawn_all(scope, load.callers, |_| call_heavy::<SYSCALL>(&controls))?;
         controls.ready.wait_for(load.running + load.callers);
         controls.start.open();
         thread::sleep(load.time);

@@ -129,7 +129,7 @@ fn measure<R: Reclaim>(load: Load, wait: fn(&R::Thread<'_>), barrier: fn()) -> a
                 if flood {
                     crew::spawn(scope, || track.keep_flooding())?;
                 }
-                let tasks = spawn_all(scope, threads, || track.wait_and_free())?;
+                let tasks = spawn_all(scope, threads, |_| track.wait_and_free())?;
                 track.controls.ready.wait_for(threads);
                 let start = Instant::now();
                 track.controls.start_and_stop(threads, time);

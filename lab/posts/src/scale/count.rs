@@ -29,7 +29,7 @@ pub(super) fn run() -> anyhow::Result<()> {
     pin::to(*first)?;
     let controls = Controls::default();
     let (running, waiting) = controls.scope(|scope| {
-        spawn_all(scope, SLEEPING, || {
+        spawn_all(scope, SLEEPING, |_| {
             drop(rcu::enter());
             rcu::hint_idle();
             controls.ready.arrive();

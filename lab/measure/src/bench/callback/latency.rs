@@ -28,7 +28,7 @@ pub(super) fn run<R: Reclaim>(readers: usize, slice: Duration) -> anyhow::Result
     let slot = R::slot(<[u64; 8]>::new(7));
     let controls = Controls::default();
     let latencies = controls.scope(|scope| {
-        spawn_all(scope, readers, || {
+        spawn_all(scope, readers, |_| {
             let thread = system.thread();
             controls.ready.arrive();
             while !controls.background_must_stop() {

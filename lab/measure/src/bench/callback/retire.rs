@@ -8,8 +8,8 @@ use crossbeam_utils::CachePadded;
 
 use super::Payload;
 use crate::peers::Reclaim;
+use harness::Config;
 use harness::controls::{Controls, join_all, spawn_all};
-use harness::{Config, crew};
 
 /// Values between two checks of the stop flag.
 const BATCH: u64 = 64;
@@ -36,7 +36,7 @@ pub(super) fn run<R: Reclaim>((threads, readers): Cell, slice: Duration) -> anyh
     let slots: Vec<_> = (0..threads).map(|_| CachePadded::new(R::slot(<[u64; 8]>::new(0)))).collect();
     let controls = Controls::default();
     let (start, values) = controls.scope(|scope| {
-        spawn_all(scope, readers, || {
+        spawn_all(scope, readers, |_| {
             let thread = system.thread();
             controls.ready.arrive();
             while !controls.background_must_stop() {
@@ -45,21 +45,18 @@ pub(super) fn run<R: Reclaim>((threads, readers): Cell, slice: Duration) -> anyh
                 }
             }
         })?;
-        let mut writers = Vec::new();
-        for slot in &slots {
-            writers.push(crew::spawn(scope, || {
-                let thread = system.thread();
-                controls.begin();
-                let mut values = 0;
-                while values < LIMIT && !controls.must_stop() || values == 0 {
-                    for _ in 0..BATCH {
-                        values += 1;
-                        R::replace(&thread, slot, Payload::new(values));
-                    }
+        let writers = spawn_all(scope, threads, |number| {
+            let (thread, slot) = (system.thread(), &slots[number]);
+            controls.begin();
+            let mut values = 0;
+            while values < LIMIT && !controls.must_stop() || values == 0 {
+                for _ in 0..BATCH {
+                    values += 1;
+                    R::replace(&thread, slot, Payload::new(values));
                 }
-                values
-            })?);
-        }
+            }
+            values
+        })?;
         controls.ready.wait_for(readers + threads);
         let start = Instant::now();
         controls.start.open();

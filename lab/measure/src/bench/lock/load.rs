@@ -134,7 +134,7 @@ impl Outcome {
 pub fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
     let lock = CachePadded::new(L::new());
     let (controls, work) = (Controls::default(), Work::calibrated());
-    let body = || {
+    let body = |_| {
         controls.begin();
         if cell.is_timed() {
             repeat::<L, true>(&lock, cell, work, &controls)

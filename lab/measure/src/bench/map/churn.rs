@@ -12,11 +12,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
+use super::repeat;
 use crate::peers::maps::{CopyMap, Dashmap, Key, Locked, Map, Papaya, Scc, Stillpoint};
-use harness::controls::{Controls, join_all};
-use harness::given::cpu_time;
 use harness::worker::{Remote, Worker};
-use harness::{Budget, Config, Metric, Plan, Recorder, System, crew, memory, pin};
+use harness::{Budget, Config, Metric, Plan, Recorder, System, memory};
 
 /// CPU time of a step, and the time between two steps, whichever threads make them.
 const STEP: Metric = Metric::nanoseconds("churn_ns");
@@ -24,8 +23,6 @@ const WALL: Metric = Metric::nanoseconds("churn_wall_ns");
 /// The most memory that the map took.
 const PEAK: Metric = Metric::bytes("churn_peak_bytes");
 
-/// Steps between two looks at the stop flag.
-const BATCH: usize = 16;
 /// Entries of the map.
 const ENTRIES: usize = 1 << 16;
 
@@ -83,46 +80,20 @@ fn measure_in_worker<S: Map<String>, N: Map>(load: Load) -> anyhow::Result<Answe
 }
 
 fn run<K: Key, M: Map<K>>(load: &Load) -> anyhow::Result<Answer> {
-    let (controls, cpus, share) = (Controls::default(), pin::allowed()?, ENTRIES / load.threads);
+    let share = ENTRIES / load.threads;
     // Twice as many as there are at a time.
     let keys: Vec<K> = (0..2 * ENTRIES).map(K::with_number).collect();
     let resident = || memory::resident().context("the kernel does not say how much memory is resident");
-    let (before, map) = (resident()?, M::default());
-    controls.scope(|scope| {
-        let mut threads = Vec::new();
-        for (keys, &cpu) in keys.chunks(2 * share).zip(cpus.iter().cycle()) {
-            let (map, controls, allowed) = (&map, &controls, cpus.len());
-            threads.push(crew::spawn(scope, move || {
-                let pinned = if load.threads <= allowed { pin::to(cpu) } else { Ok(()) };
-                keys[..share].iter().for_each(|key| map.insert(key.clone(), 0));
-                controls.begin();
-                let (mut at, mut steps) = (share, 0_u64);
-                // Once at least, where others have the CPU for all of the time.
-                loop {
-                    for _ in 0..BATCH {
-                        step(map, keys, at);
-                        at = (at + 1) % keys.len();
-                    }
-                    steps += BATCH as u64;
-                    if controls.must_stop() {
-                        break;
-                    }
-                }
-                pinned.map(|()| steps)
-            })?);
+    let (before, map) = (resident()?, &M::default());
+    let [cpu, wall] = repeat(load.threads, load.time, |number| {
+        let keys = &keys[2 * share * number..][..2 * share];
+        keys[..share].iter().for_each(|key| map.insert(key.clone(), 0));
+        // Inserts a key, and removes the one that was inserted as many steps ago as there are entries.
+        move |at| {
+            map.insert(keys[(share + at) % keys.len()].clone(), at as u64);
+            map.remove(&keys[at % keys.len()]);
         }
-        let cpu = cpu_time();
-        let elapsed = controls.start_and_stop(load.threads, load.time);
-        let steps = join_all(threads)?.into_iter().sum::<anyhow::Result<u64>>()? as f64;
-        let [cpu, wall] = [cpu_time() - cpu, elapsed].map(|time| time.as_nanos() as f64 / steps);
-        let peak = memory::status("VmHWM").context("the kernel does not say how much memory was resident")?;
-        Ok([cpu, wall, peak.saturating_sub(before) as f64])
-    })
-}
-
-/// Inserts the key at a place, and removes the one that was inserted as many steps ago as there are entries.
-#[inline(always)]
-fn step<K: Key, M: Map<K>>(map: &M, keys: &[K], at: usize) {
-    map.insert(keys[at].clone(), at as u64);
-    map.remove(&keys[(at + keys.len() / 2) % keys.len()]);
+    })?;
+    let peak = memory::status("VmHWM").context("the kernel does not say how much memory was resident")?;
+    Ok([cpu, wall, peak.saturating_sub(before) as f64])
 }

@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
+use super::repeat;
 use crate::peers::counters::{self, Counted, Counters};
 use crate::peers::maps::{self, Key as _, Map, Value};
-use harness::controls::{Controls, join_all};
 use harness::given::cpu_time;
 use harness::memory::allocated;
-use harness::{Budget, Config, Metric, Plan, Recorder, Report, System, crew, pin};
+use harness::{Budget, Config, Metric, Plan, Recorder, Report, System};
 
 const CPU: Metric = Metric::nanoseconds("cpu_ns");
 const LONGEST: Metric = Metric::nanoseconds("retain_max_ns");
@@ -34,8 +34,6 @@ const WALK: Metric = Metric::nanoseconds("walk_ns");
 const RETAIN: Metric = Metric::nanoseconds("retain_ns");
 
 const THREADS: [usize; 3] = [1, 2, 16];
-/// Steps between two looks at the stop flag.
-const BATCH: usize = 64;
 const COUNTERS: usize = 10_000;
 /// Entries of a cache.
 const CACHED: usize = 100_000;
@@ -119,34 +117,6 @@ pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
     Ok(Report::new(&recorder, Vec::new()))
 }
 
-/// Has threads repeat `step`, with the number of the thread and that of the step. Returns the nanoseconds of CPU time
-/// of a step.
-fn repeat(threads: usize, slice: Duration, step: impl Fn(usize, usize) + Sync) -> anyhow::Result<f64> {
-    let (controls, cpus) = (Controls::default(), pin::allowed()?);
-    controls.scope(|scope| {
-        let mut running = Vec::new();
-        for (number, &cpu) in cpus.iter().cycle().take(threads).enumerate() {
-            let (controls, step, allowed) = (&controls, &step, cpus.len());
-            running.push(crew::spawn(scope, move || {
-                let pinned = if threads <= allowed { pin::to(cpu) } else { Ok(()) };
-                controls.begin();
-                let mut steps = 0;
-                loop {
-                    (steps..steps + BATCH).for_each(|at| step(number, at));
-                    steps += BATCH;
-                    if controls.must_stop() {
-                        break pinned.map(|()| steps);
-                    }
-                }
-            })?);
-        }
-        let cpu = cpu_time();
-        controls.start_and_stop(threads, slice);
-        let steps: usize = join_all(running)?.into_iter().sum::<anyhow::Result<_>>()?;
-        Ok((cpu_time() - cpu).as_nanos() as f64 / steps as f64)
-    })
-}
-
 /// Random numbers, the same for all systems. Threads begin at different places.
 fn random(table: &[u32], thread: usize, at: usize) -> usize {
     table[(thread * 0x0001_2345 + at) % table.len()] as usize
@@ -179,7 +149,8 @@ fn add_up<Q: Counted + ?Sized, M: Counters<Q>>(
 ) -> anyhow::Result<[f64; 2]> {
     let map = M::default();
     keys.iter().for_each(|key| map.add(key.borrow()));
-    let cpu = repeat(threads, slice, |thread, at| map.add(keys[random(numbers, thread, at)].borrow()))?;
+    let add = |thread, at| map.add(keys[random(numbers, thread, at)].borrow());
+    let [cpu, _] = repeat(threads, slice, |thread| move |at| add(thread, at))?;
     Ok([cpu, f64::NAN])
 }
 
@@ -189,7 +160,7 @@ fn cache<V: Value, M: Map<u64, V>>(threads: usize, slice: Duration) -> anyhow::R
     let (inserted, longest) = (AtomicUsize::new(0), AtomicU64::new(0));
     let insert = |page| map.insert(u64::with_number(page), V::of(page));
     (0..CACHED).for_each(insert);
-    let cpu = repeat(threads, slice, |thread, at| {
+    let look_up = |thread, at| {
         let page = random(ranks, thread, at);
         if black_box(map.get(&u64::with_number(page))).is_some() {
             return;
@@ -201,7 +172,8 @@ fn cache<V: Value, M: Map<u64, V>>(threads: usize, slice: Duration) -> anyhow::R
             map.retain(|key| (key >> 40) % 8 != turn % 8);
             longest.fetch_max(begin.elapsed().as_nanos() as u64, Relaxed);
         }
-    })?;
+    };
+    let [cpu, _] = repeat(threads, slice, |thread| move |at| look_up(thread, at))?;
     let longest = longest.into_inner() as f64;
     Ok([cpu, if longest == 0.0 { f64::NAN } else { longest }])
 }
@@ -212,10 +184,11 @@ fn churn<M: Map>(threads: usize, slice: Duration) -> anyhow::Result<[f64; 2]> {
     for thread in 0..threads {
         (0..sessions).for_each(|at| map.insert(key(thread, at), 0));
     }
-    let cpu = repeat(threads, slice, |thread, at| {
+    let come_and_go = |thread, at| {
         map.insert(key(thread, sessions + at), 0);
         map.remove(&key(thread, at));
-    })?;
+    };
+    let [cpu, _] = repeat(threads, slice, |thread| move |at| come_and_go(thread, at))?;
     Ok([cpu, f64::NAN])
 }
 

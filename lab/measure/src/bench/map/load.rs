@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::repeat;
 use crate::peers::maps::{Key as _, Map};
-use harness::controls::{Controls, join_all};
-use harness::given::cpu_time;
-use harness::{Config, crew, pin};
+use harness::Config;
 
-/// Operations between two looks at the stop flag.
-const BATCH: usize = 64;
+/// Operations of a step.
+const OPERATIONS: usize = 64;
 
 /// A mix of operations.
 #[derive(Clone, Copy, Debug)]
@@ -65,38 +64,20 @@ pub(super) fn run<M: Map>(maps: &mut Maps<M>, cell: Cell, slice: Duration) -> an
         }
         map
     });
-    let (controls, cpus, map) = (Controls::default(), pin::allowed()?, &*map);
-    controls.scope(|scope| {
-        let mut threads = Vec::new();
-        for (number, &cpu) in cpus.iter().cycle().take(cell.threads).enumerate() {
-            let controls = &controls;
-            threads.push(crew::spawn(scope, move || {
-                let pinned = if cell.threads <= pin::allowed()?.len() { pin::to(cpu) } else { Ok(()) };
-                let mut rng = Rng::with_seed(number as u64);
-                batch(map, cell, &mut rng);
-                controls.begin();
-                let mut batches = 0_u64;
-                while !controls.must_stop() {
-                    black_box(batch(map, cell, &mut rng));
-                    batches += 1;
-                }
-                pinned.map(|()| batches)
-            })?);
-        }
-        let cpu = cpu_time();
-        let elapsed = controls.start_and_stop(cell.threads, slice);
-        let batches: u64 = join_all(threads)?.into_iter().sum::<anyhow::Result<u64>>()?;
-        let operations = (batches * BATCH as u64) as f64;
-        let times = [cpu_time() - cpu, elapsed];
-        Ok(times.map(|time| time.as_nanos() as f64 / operations))
-    })
+    let map = &*map;
+    let times = repeat(cell.threads, slice, |number| {
+        let mut rng = Rng::with_seed(number as u64);
+        batch(map, cell, &mut rng);
+        move |_| _ = black_box(batch(map, cell, &mut rng))
+    })?;
+    Ok(times.map(|time| time / OPERATIONS as f64))
 }
 
-/// A few operations.
+/// Does [`OPERATIONS`] operations.
 #[inline(never)]
 fn batch<M: Map>(map: &M, cell: Cell, rng: &mut Rng) -> u64 {
     let mut sum = 0_u64;
-    for _ in 0..BATCH {
+    for _ in 0..OPERATIONS {
         let random = rng.u64(..);
         let key = u64::with_number(random as usize & (cell.universe() - 1));
         // 0 to 199: halves of a percent.

@@ -19,10 +19,14 @@ mod latency;
 mod load;
 mod memory;
 
+use std::time::Duration;
+
 use anyhow::bail;
 
 use crate::peers::maps::{CopyMap, Dashmap, Locked, Map, Papaya, Scc, SccIndex, Stillpoint};
-use harness::{Budget, Config, Metric, Plan, Recorder, Report, System};
+use harness::controls::{Controls, join_all, spawn_all};
+use harness::given::cpu_time;
+use harness::{Budget, Config, Metric, Plan, Recorder, Report, System, pin};
 use load::{Cell, Maps};
 
 const OP: Metric = Metric::nanoseconds("op_ns");
@@ -37,8 +41,8 @@ const LARGE: usize = 1 << 20;
 
 /// The measurements of a system, and its maps.
 struct Measures {
-    load: Box<dyn FnMut(Cell, std::time::Duration) -> anyhow::Result<[f64; 2]>>,
-    latency: fn(bool, std::time::Duration) -> anyhow::Result<f64>,
+    load: Box<dyn FnMut(Cell, Duration) -> anyhow::Result<[f64; 2]>>,
+    latency: fn(bool, Duration) -> anyhow::Result<f64>,
     memory: fn() -> [f64; 2],
 }
 
@@ -90,4 +94,36 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
     )?;
     churn::measure(budget.share(0.25), &mut recorder)?;
     Ok(Report::new(&recorder, Vec::new()))
+}
+
+/// Steps between two looks at the stop flag.
+const BATCH: usize = 64;
+
+/// Has threads repeat steps for `slice`: each is bound to a CPU, if there are as many. `begin` returns the step of the
+/// thread with a number, which gets the number of the step. Returns the nanoseconds of CPU time of the process for a
+/// step, and those between two steps, whichever threads make them.
+fn repeat<S: FnMut(usize)>(
+    threads: usize,
+    slice: Duration,
+    begin: impl Fn(usize) -> S + Sync,
+) -> anyhow::Result<[f64; 2]> {
+    let (controls, cpus) = (Controls::default(), pin::allowed()?);
+    controls.scope(|scope| {
+        let running = spawn_all(scope, threads, |number| {
+            let pinned = if threads <= cpus.len() { pin::to(cpus[number]) } else { Ok(()) };
+            let (mut step, mut steps) = (begin(number), 0);
+            controls.begin();
+            // Once at least, where others have the CPU for all of the time.
+            while !controls.must_stop() || steps == 0 {
+                (steps..steps + BATCH).for_each(&mut step);
+                steps += BATCH;
+            }
+            pinned.map(|()| steps)
+        })?;
+        controls.ready.wait_for(threads);
+        let cpu = cpu_time();
+        let elapsed = controls.start_and_stop(threads, slice);
+        let steps: usize = join_all(running)?.into_iter().sum::<anyhow::Result<_>>()?;
+        Ok([cpu_time() - cpu, elapsed].map(|time| time.as_nanos() as f64 / steps as f64))
+    })
 }

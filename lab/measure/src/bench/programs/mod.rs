@@ -20,8 +20,7 @@ use self::locks::{Locks, New, Old, Ours, Std};
 use self::queues::{Actors, Log, Passing, Pool};
 use self::shared::{Attempts, Cache, Memo, ReadMostly, Stealing, Transfers};
 use crate::bench::lock::load::Work;
-use harness::controls::{Controls, join_all};
-use harness::crew;
+use harness::controls::{Controls, join_all, spawn_all};
 use harness::stats::histogram;
 use harness::timed_loop::thread_cpu_time;
 use harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System};
@@ -141,13 +140,7 @@ struct Share {
 fn measure<P: Program>(cell: &Cell, slice: Duration) -> anyhow::Result<Values> {
     let (program, controls) = (P::new(cell.threads, Work::calibrated()), Controls::default());
     let (operations, values) = controls.scope(|scope| {
-        let thread = |number| {
-            crew::spawn(scope, {
-                let (program, controls) = (&program, &controls);
-                move || steps(program, controls, number)
-            })
-        };
-        let running = (0..cell.threads).map(thread).collect::<anyhow::Result<Vec<_>>>()?;
+        let running = spawn_all(scope, cell.threads, |number| steps(&program, &controls, number))?;
         let elapsed = controls.start_and_stop(cell.threads, slice);
         program.close();
         let shares = join_all(running)?;

@@ -60,17 +60,17 @@ pub fn run<S: GracePeriods>(cell: Cell, slice: Duration) -> anyhow::Result<Outco
     let shared = CachePadded::new(S::new());
     let threads = cell.readers + cell.callers + cell.idle_threads;
     let outcome = controls.scope(|scope| {
-        spawn_all(scope, cell.idle_threads, || {
+        spawn_all(scope, cell.idle_threads, |_| {
             let _reader = shared.reader();
             controls.ready.arrive();
             controls.end.wait();
         })?;
-        let readers = spawn_all(scope, cell.readers, || {
+        let readers = spawn_all(scope, cell.readers, |_| {
             let sections = read(&controls, &*shared, cell.section);
             // Nearly all of the CPU time of the thread; preemption does not count.
             (sections, thread_cpu_time())
         })?;
-        let callers = spawn_all(scope, cell.callers, || call(&controls, || shared.synchronize()))?;
+        let callers = spawn_all(scope, cell.callers, |_| call(&controls, || shared.synchronize()))?;
         controls.ready.wait_for(threads);
         controls.start.open();
         thread::sleep(slice);
