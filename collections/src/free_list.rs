@@ -26,8 +26,8 @@
 //!   exits.
 //! - It has at most one batch of free memory of each size, and only of sizes that it has allocated: not so the worker
 //!   of a domain. They go to the depot when it exits.
-//! - The depot has at most [`DEPOT_BYTES`](depot::DEPOT_BYTES). If that is too little, it frees batches of the size
-//!   of which it has most: so a size that the program does not use any more leaves room to others.
+//! - The depot has at most [`DEPOT_BYTES`]. If that is too little, it frees batches of the size of which it has most:
+//!   so a size that the program does not use any more leaves room to others.
 //! - Batches that are sealed count towards the limits of the domain, with their bytes and the number of their
 //!   entries.
 //!
@@ -145,7 +145,7 @@ pub unsafe fn retire<T, D: Domain>(domain: &D, entry: *mut T, heap: usize) {
     }
     let options = DeferOptions::new().heap_bytes(heap).run_on_retiring_thread();
     // SAFETY: the caller's contract.
-    unsafe { domain.retire_raw_with(entry.cast(), size_of::<T>(), drop::<T>, options) };
+    unsafe { domain.retire_raw_with(piece.memory, size_of::<T>(), drop::<T>, options) };
 }
 
 /// Drops a value, and frees its memory, also if the drop panics.
@@ -192,7 +192,12 @@ unsafe fn drop_batch(batch: *mut ()) {
     // SAFETY: the caller's contract. The drop functions are of types that own memory and nothing else, so they do not
     // panic, and use no list.
     let index = unsafe {
-        (*batch).drop_values();
+        for piece in &(&(*batch).pieces)[..(*batch).len as usize] {
+            let Piece { memory, drop } = piece.assume_init();
+            if let Some(drop) = drop {
+                drop(memory);
+            }
+        }
         (*batch).bytes = 0;
         (*batch).index as usize
     };
@@ -211,7 +216,7 @@ impl Lists {
         let list = &self.lists[index];
         // SAFETY: (2), (3); null or a batch.
         match unsafe { list.free.get().as_mut() }.and_then(Batch::pop) {
-            Some(memory) => Some(memory),
+            Some(piece) => Some(piece.memory),
             None => {
                 list.is_used.set(true);
                 // Relaxed: a hint.
@@ -226,7 +231,7 @@ impl Lists {
         let batch = Depot::take(index)?;
         self.spare(list.free.replace(batch));
         // SAFETY: as in `take`.
-        unsafe { (*batch).pop() }
+        unsafe { (*batch).pop() }.map(|piece| piece.memory)
     }
 
     /// Keeps a batch of free memory, or returns `false` if this thread does not need it.

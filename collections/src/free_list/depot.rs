@@ -16,18 +16,16 @@ pub const WORD: usize = 8;
 /// Sizes that have a list.
 pub const SIZES: usize = 16;
 /// Entries of a batch: with the rest it has a KiB.
-pub const ENTRIES: usize = 60;
+pub const ENTRIES: usize = 61;
 /// The most memory in the depot.
-pub const DEPOT_BYTES: usize = 4 << 20;
+const DEPOT_BYTES: usize = 4 << 20;
 
-/// Drops the value at an address, which is that of a piece.
-type DropFn = unsafe fn(*mut ());
-
-/// Memory for a batch.
+/// Memory of a batch.
+#[derive(Clone, Copy)]
 pub struct Piece {
     pub memory: *mut (),
-    /// If there is a value that needs it.
-    pub drop: Option<DropFn>,
+    /// What drops the value, if there is one, and that needs it.
+    pub drop: Option<unsafe fn(*mut ())>,
 }
 
 /// Memory of one size.
@@ -41,11 +39,7 @@ pub struct Batch {
     pub bytes: usize,
     pub domain: TypeId,
     pub seal: unsafe fn(*mut Batch, DeferOptions),
-    /// A bit for each piece with a value that needs to be dropped.
-    drops: u64,
-    pieces: [MaybeUninit<*mut ()>; ENTRIES],
-    /// Not beside the pieces: most types need none of these lines.
-    drop_fns: [MaybeUninit<DropFn>; ENTRIES],
+    pub pieces: [MaybeUninit<Piece>; ENTRIES],
 }
 
 /// Free memory for all threads.
@@ -64,8 +58,7 @@ pub static STOCKED: AtomicU32 = AtomicU32::new(0);
 
 impl Batch {
     pub fn new(domain: TypeId, seal: unsafe fn(*mut Self, DeferOptions)) -> *mut Self {
-        let (pieces, drop_fns) =
-            ([const { MaybeUninit::uninit() }; ENTRIES], [const { MaybeUninit::uninit() }; ENTRIES]);
+        let pieces = [const { MaybeUninit::uninit() }; ENTRIES];
         Box::into_raw(Box::new(Self {
             next: ptr::null_mut(),
             index: 0,
@@ -74,42 +67,21 @@ impl Batch {
             bytes: 0,
             domain,
             seal,
-            drops: 0,
             pieces,
-            drop_fns,
         }))
     }
 
     #[inline(always)]
-    pub fn push(&mut self, Piece { memory, drop }: Piece) {
-        let at = self.len as usize;
-        self.pieces[at].write(memory);
-        if let Some(drop) = drop {
-            self.drops |= 1 << at;
-            self.drop_fns[at].write(drop);
-        }
+    pub fn push(&mut self, piece: Piece) {
+        self.pieces[self.len as usize].write(piece);
         self.len += 1;
     }
 
     #[inline(always)]
-    pub fn pop(&mut self) -> Option<*mut ()> {
+    pub fn pop(&mut self) -> Option<Piece> {
         self.len = self.len.checked_sub(1)?;
         // SAFETY: written by `push`.
         Some(unsafe { self.pieces[self.len as usize].assume_init() })
-    }
-
-    /// Drops the values.
-    ///
-    /// # Safety
-    ///
-    /// The pieces are as `push` was told, and the values are not used again.
-    pub unsafe fn drop_values(&mut self) {
-        while self.drops != 0 {
-            let at = self.drops.trailing_zeros() as usize;
-            self.drops &= self.drops - 1;
-            // SAFETY: both were written by `push`, which has set the bit; and the caller's contract.
-            unsafe { self.drop_fns[at].assume_init()(self.pieces[at].assume_init()) };
-        }
     }
 
     /// Frees the memory.
@@ -120,11 +92,11 @@ impl Batch {
     pub unsafe fn free(batch: *mut Self) {
         // SAFETY: the caller's contract; it comes from `new`.
         let mut batch = unsafe { Box::from_raw(batch) };
-        while let Some(memory) = batch.pop() {
+        while let Some(piece) = batch.pop() {
             // SAFETY: (1); the alignment is a power of two.
             unsafe {
                 let layout = Layout::from_size_align_unchecked((batch.index as usize + 1) * WORD, WORD);
-                dealloc(memory.cast(), layout);
+                dealloc(piece.memory.cast(), layout);
             }
         }
     }
@@ -212,33 +184,6 @@ mod tests {
 
     fn new_batch() -> *mut Batch {
         Batch::new(TypeId::of::<()>(), |_, _| unreachable!("none is sealed"))
-    }
-
-    #[test]
-    fn pieces_with_a_drop_function_are_dropped_once() {
-        /// # Safety
-        ///
-        /// `value` is the address of a number that has not been dropped.
-        unsafe fn drop(value: *mut ()) {
-            // SAFETY: the caller's contract.
-            unsafe { *value.cast::<u64>() += 1 };
-        }
-        let batch = new_batch();
-        // SAFETY: the batch and the numbers are this thread's.
-        unsafe {
-            for at in 0..ENTRIES as u64 {
-                let memory = Box::into_raw(Box::new(at * 10)).cast();
-                let drop = (at % 3 == 2).then_some(drop as DropFn);
-                (*batch).push(Piece { memory, drop });
-            }
-            (*batch).drop_values();
-            (*batch).drop_values();
-            for at in 0..ENTRIES {
-                let number = (*batch).pieces[at].assume_init().cast::<u64>().read();
-                assert_eq!(number, at as u64 * 10 + u64::from(at % 3 == 2));
-            }
-            Batch::free(batch);
-        }
     }
 
     /// Returns a batch of one piece of free memory.

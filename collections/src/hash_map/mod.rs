@@ -58,9 +58,9 @@
 //!
 //! Removed entries that only own memory, such as numbers and strings, are freed after a grace period by the threads
 //! that removed them, or by the worker of the domain. If they have at most 128 bytes, threads retire them in batches
-//! of 60, and use their memory for insertions (`free_list.rs`). So the last few removals of a thread, with less than
+//! of 61, and use their memory for insertions (`free_list.rs`). So the last few removals of a thread, with less than
 //! 16 KiB of all sizes, may wait until it removes more, or exits, also beyond a
-//! [`barrier`](stillpoint::rcu::barrier). Each thread keeps free memory for up to 60 entries of a size that it inserts,
+//! [`barrier`](stillpoint::rcu::barrier). Each thread keeps free memory for up to 61 entries of a size that it inserts,
 //! and all threads together up to 4 MiB more. For other types see [`HashMap::with_defer_options`].
 //!
 //! The comments in the source (`table/`) explain why this is correct, and `docs/proof.md` says what has been checked.
