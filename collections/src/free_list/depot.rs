@@ -18,7 +18,7 @@ pub const SIZES: usize = 16;
 /// Entries of a batch: with the rest it has a KiB.
 pub const ENTRIES: usize = 61;
 /// The most memory in the depot.
-const DEPOT_BYTES: usize = 4 << 20;
+pub const DEPOT_BYTES: usize = 4 << 20;
 
 /// Memory of a batch.
 #[derive(Clone, Copy)]
