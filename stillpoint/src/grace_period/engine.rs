@@ -218,7 +218,8 @@ impl<R: ?Sized> Engine<R> {
 
     /// Returns the grace period in progress, if there is one. It serves only callers whose snapshot is older.
     pub fn in_progress(&self) -> Option<GpCookie> {
-        self.rounds.next_round().1.then(|| self.next())
+        let (snapshot, is_in_progress) = self.rounds.next_round();
+        is_in_progress.then(|| GpCookie { snapshot, ticket: AuditTicket::default() })
     }
 
     /// Returns the grace period that ends next, in progress or not: for a thread that waits on behalf of others.

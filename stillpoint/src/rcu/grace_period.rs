@@ -179,7 +179,7 @@ impl<D: Domain> GracePeriod<D> {
                 return true;
             }
             if until.is_some_and(|until| now() >= until) {
-                return false;
+                return self.is_elapsed();
             }
             // Each poll tries to start a thread again, which perhaps no other thread does.
             next_poll = pool::may_want_timer().then(|| now() + POLL_INTERVAL);

@@ -408,10 +408,10 @@ pub(crate) fn must_do_without() -> bool {
 /// The poller's task.
 fn poll(domain: &dyn RawDomain) {
     let (engine, poller) = (domain.engine(), &domain.work().poller);
-    let wait_for_next = || wait_or_try(domain, engine.next());
+    let wait_for = |cookie| wait_or_try(domain, cookie);
     let waited = || domain.work().callbacks.tried.age(engine.completed() + 1);
     let delay = || pool::retry_delay(waited(), [POLL_INTERVAL, 25 * POLL_INTERVAL]);
-    if poller.run(engine, || submit_poller(domain), wait_for_next) && !park_poller(now() + delay(), domain) {
+    if poller.run(engine, || submit_poller(domain), wait_for) && !park_poller(now() + delay(), domain) {
         poller.dismiss(false);
     }
 }

@@ -6,7 +6,8 @@
 //! While a future waits or a grace period is started, a task of the [pool](super::pool), the *poller*, waits for one
 //! grace period after the other as `synchronize` does, hence shares them with all other waiters, and wakes the
 //! futures that each of them serves. It does nothing else: a callback that blocks the domain's worker does not delay
-//! it.
+//! it. It waits for the first grace period that had not ended when it looked at the futures. A later one may have
+//! readers that began after a future's grace period had ended, and that wait for the task of that future.
 //!
 //! A waker may block, too. So before the poller calls the wakers that a grace period serves, it stops being the
 //! poller: another task takes its place, if anything is left to wait for. A waker that blocks delays the wakers of
@@ -162,7 +163,8 @@ impl PollerState {
 enum Step {
     /// Call these. `true`: another poller is to take the place of this one, else none is needed.
     Wake(Vec<Waker>, bool),
-    WaitForNext,
+    /// Wait for this grace period: the first that had not ended before the look at the futures.
+    WaitFor(GpCookie),
     Stop,
 }
 
@@ -248,14 +250,14 @@ impl GpPoller {
         false
     }
 
-    /// The poller's task. `submit` as for [`start`](Self::start). `wait_for_next` blocks until the next grace period
-    /// has ended, or returns `false` if this thread must not go on. Returns `true` if this must then be called again
+    /// The poller's task. `submit` as for [`start`](Self::start). `wait_for` blocks until the grace period has
+    /// ended, or returns `false` if this thread must not go on. Returns `true` if this must then be called again
     /// later. Two pollers at a time do no harm.
     pub fn run(
         &self,
         engine: &AnyEngine,
         submit: impl Fn() -> bool,
-        wait_for_next: impl Fn() -> Result<bool, Denied>,
+        wait_for: impl Fn(GpCookie) -> Result<bool, Denied>,
     ) -> bool {
         let mut may_go_on = true;
         loop {
@@ -267,9 +269,9 @@ impl GpPoller {
                         return false;
                     }
                 }
-                Step::WaitForNext if !may_go_on => return true,
-                // The next grace period, whichever the futures wait for now: others may wait for it by then.
-                Step::WaitForNext => match wait_for_next() {
+                Step::WaitFor(_) if !may_go_on => return true,
+                // Whichever the futures wait for now: others may wait for this one by then.
+                Step::WaitFor(cookie) => match wait_for(cookie) {
                     Ok(may) => may_go_on = may,
                     Err(Denied) => {
                         self.dismiss(true);
@@ -292,6 +294,8 @@ impl GpPoller {
 
     fn next(&self, engine: &AnyEngine) -> Step {
         let mut waiters = self.0.lock();
+        // Before the look: if it ends after this, the wait for it returns at once.
+        let next = engine.next();
         let served = waiters.take_served(usize::MAX, |number| engine.is_done(GpCookie::from_number(number)));
         let started = waiters.state.started;
         let is_needed = !waiters.wakers.is_empty() || started.is_some_and(|cookie| !engine.is_done(cookie));
@@ -300,7 +304,7 @@ impl GpPoller {
         }
         match (served.is_empty(), is_needed) {
             (false, _) => Step::Wake(served, is_needed),
-            (true, true) => Step::WaitForNext,
+            (true, true) => Step::WaitFor(next),
             (true, false) => Step::Stop,
         }
     }

@@ -13,6 +13,8 @@ struct Shared {
     poller: GpPoller,
     pollers: Mutex<Vec<thread::JoinHandle<()>>>,
     pool: Pool,
+    /// The last grace period that any future waits for, if the model knows it.
+    last: Mutex<Option<GpCookie>>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -38,7 +40,13 @@ enum End {
 impl Domain {
     fn new(pool: Pool) -> Self {
         let engine = Engine::new(ThreadReaders::new(ReaderProtocol::Sections), || "Domain");
-        Self(Arc::new(Shared { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
+        Self(Arc::new(Shared {
+            engine,
+            poller: GpPoller::new(),
+            pollers: Mutex::new(Vec::new()),
+            pool,
+            last: Mutex::new(None),
+        }))
     }
 
     /// Has a thread run the poller.
@@ -47,16 +55,18 @@ impl Domain {
             return false;
         }
         let domain = self.clone();
-        let wait_for_next = move || {
+        let wait_for = move |cookie| {
             if domain.0.pool == Pool::Fails {
                 return Err(Denied);
             }
-            domain.0.engine.wait_for(None, domain.0.engine.next());
+            let last = *domain.0.last.lock().unwrap();
+            assert!(last.is_none_or(|last| cookie <= last), "it would wait for readers that began later");
+            domain.0.engine.wait_for(None, cookie);
             Ok(true)
         };
         let domain = self.clone();
         let poller = thread::spawn(move || {
-            assert!(!domain.0.poller.run(&domain.0.engine, || domain.submit(), wait_for_next));
+            assert!(!domain.0.poller.run(&domain.0.engine, || domain.submit(), wait_for));
         });
         self.0.pollers.lock().unwrap().push(poller);
         true
@@ -108,6 +118,21 @@ impl Domain {
 fn grace_period_end_wakes_its_futures() {
     check(0, 2, || {
         assert_eq!(Domain::new(Pool::Works).wait_twice(), (End::Elapsed, End::Elapsed));
+    });
+}
+
+/// Another thread completes the grace period that a future waits for. Readers that begin then may wait for the task of
+/// the future.
+/// Refutes: poller-waits-for-later-readers, next-after-look
+#[test]
+fn poller_waits_for_no_later_grace_period_than_futures() {
+    check(0, 2, || {
+        let domain = Domain::new(Pool::Works);
+        let cookie = domain.0.engine.snapshot();
+        *domain.0.last.lock().unwrap() = Some(cookie);
+        let wait = move |domain: &Domain| assert_eq!(domain.wait(cookie), End::Elapsed);
+        race(&Arc::new(domain.clone()), wait, |domain| domain.0.engine.synchronize(None));
+        domain.join();
     });
 }
 

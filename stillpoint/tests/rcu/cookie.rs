@@ -1,6 +1,8 @@
 //! Grace-period cookies: polled, waited for with and without a timeout, started.
 
 use std::collections::HashSet;
+use std::hint;
+use std::sync::Mutex;
 
 use support::futures::{block_on, poll};
 use support::prelude::*;
@@ -104,6 +106,39 @@ fn wait_timeout_ends_at_timeout_or_with_the_sections() {
         assert!(patient.into_iter().all(|waiter| join(waiter).0));
     });
     assert!(readers.is_elapsed());
+}
+
+#[test]
+fn timed_wait_ends_although_later_readers_stay() {
+    own!(Own);
+    let period = Mutex::new(None);
+    let is_over = AtomicBool::new(false);
+    let start = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..repetitions(2000) {
+                start.wait();
+                let readers: GracePeriod<Own> = period.lock().unwrap().expect("it has been taken");
+                (0..round % 500).for_each(|_| hint::spin_loop());
+                while !readers.is_elapsed() {
+                    Own.synchronize();
+                }
+                let guard = Own::enter();
+                until(|| is_over.load(Relaxed));
+                drop(guard);
+                start.wait();
+            }
+        });
+        for _ in 0..repetitions(2000) {
+            is_over.store(false, Relaxed);
+            let readers = GracePeriod::now_in(Own);
+            *period.lock().unwrap() = Some(readers);
+            start.wait();
+            assert!(readers.wait_timeout(Duration::from_secs(3600)));
+            is_over.store(true, Relaxed);
+            start.wait();
+        }
+    });
 }
 
 #[test]

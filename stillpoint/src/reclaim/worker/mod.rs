@@ -387,7 +387,9 @@ impl CallbackWorker {
         if self.backlog.gp_wait().is_none() {
             self.backlog.begin_gp_wait(begin);
         }
-        let result = domain::wait_or_try(domain, in_progress.unwrap_or(cookie));
+        // The cookie may have ended since, and the one in progress be a later one: its readers may wait for callbacks.
+        let first = in_progress.map_or(cookie, |current| current.min(cookie));
+        let result = domain::wait_or_try(domain, first);
         if is_done(cookie) || result != Ok(false) {
             self.backlog.end_gp_wait();
         }
