@@ -203,7 +203,9 @@ impl Backlog {
     /// Returns `true` if enough waits for another round at once.
     pub fn above_low_mark(&self) -> bool {
         let (waiting, limits) = (self.reported.waiting(), self.limits());
-        waiting.count >= (limits.count / 4).min(FLUSH_THRESHOLD) || waiting.bytes >= limits.bytes / 4
+        // At least 1: an empty backlog is below the mark of any limit.
+        let marks = [(limits.count / 4).min(FLUSH_THRESHOLD), limits.bytes / 4].map(|mark| mark.max(1));
+        waiting.count >= marks[0] || waiting.bytes >= marks[1]
     }
 
     /// Counts a caller that is throttled, and returns for how long that may last.
@@ -303,6 +305,15 @@ mod tests {
         backlog.reported.push(Amount { count: 1, unknown: 0, bytes: 2 * SIZE });
         assert_eq!(backlog.begin_wait(MayWait::Yes), THROTTLE_TIMEOUT, "callbacks may run yet");
         assert_eq!(backlog.pace(), Duration::from_nanos(MIN_PACED_WAIT));
+    }
+
+    #[test]
+    fn empty_backlog_is_below_the_low_mark_of_any_limit() {
+        for limit in 0..8 {
+            let backlog = Backlog::new();
+            backlog.set_limits(Limits { count: limit, bytes: limit, blocks: true });
+            assert!(!backlog.above_low_mark(), "{limit}");
+        }
     }
 
     #[test]
