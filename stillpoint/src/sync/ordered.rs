@@ -1,11 +1,14 @@
 //! A map in the order of its keys, two numbers each.
 //!
 //! It is a treap (Seidel and Aragon, 1996): a search tree by the keys, and a heap by pseudo-random priorities, so
-//! that paths are short on average, in whatever order keys come. The tree is one type, whatever the values are, and
-//! compiled once. With the standard library's tree, this was a tenth of the library's code, and of the time to
-//! compile it.
+//! that paths are short on average, in whatever order keys come. Priorities depend on a seed of the map, which other
+//! code does not know: so no order can be made that turns the tree into a list. The tree is one type, whatever the
+//! values are, and compiled once. With the standard library's tree, this was a tenth of the library's code, and of the
+//! time to compile it.
 
-use core::mem;
+use core::{mem, ptr};
+
+use super::now;
 
 pub type Key = (u64, u64);
 
@@ -23,6 +26,8 @@ struct Tree {
     nodes: Vec<Node>,
     /// Nodes that are not linked.
     unused: Vec<u32>,
+    /// What priorities depend on; 0 before the first node.
+    seed: u32,
 }
 
 #[derive(Debug)]
@@ -39,14 +44,28 @@ const ROOT: Place = (0, LEFT);
 const LEFT: usize = 0;
 const RIGHT: usize = 1;
 
-/// Returns the priority of a node: its number, mixed (Murmur3).
-fn priority(node: u32) -> u32 {
-    let mixed = (node ^ node >> 16).wrapping_mul(0x85eb_ca6b);
+/// Mixes the bits of a number (Murmur3).
+fn mix(number: u32) -> u32 {
+    let mixed = (number ^ number >> 16).wrapping_mul(0x85eb_ca6b);
     let mixed = (mixed ^ mixed >> 13).wrapping_mul(0xc2b2_ae35);
     mixed ^ mixed >> 16
 }
 
 impl Tree {
+    /// Returns a seed that is hard to guess, of the time and an address that the system has chosen. Not 0.
+    fn new_seed(&self) -> u32 {
+        if cfg!(loom) {
+            return 1;
+        }
+        let address = ptr::from_ref(self).addr() as u64;
+        [address >> 32, address, now()].into_iter().fold(1, |seed, part| mix(seed ^ part as u32)).max(1)
+    }
+
+    /// Returns the priority of a node.
+    fn priority(&self, node: u32) -> u32 {
+        mix(node ^ self.seed)
+    }
+
     fn key(&self, node: u32) -> Key {
         self.nodes[node as usize].key
     }
@@ -84,6 +103,9 @@ impl Tree {
 
     /// Returns a node of this key, which is not there.
     fn insert(&mut self, key: Key) -> u32 {
+        if self.seed == 0 {
+            self.seed = self.new_seed();
+        }
         let node = self.unused.pop().unwrap_or(self.nodes.len().max(1) as u32);
         while self.nodes.len() <= node as usize {
             self.nodes.push(Node { key, children: [0; 2] });
@@ -91,7 +113,7 @@ impl Tree {
         self.nodes[node as usize].key = key;
         let mut place = ROOT;
         let mut below = self.at(place);
-        while below != 0 && priority(below) >= priority(node) {
+        while below != 0 && self.priority(below) >= self.priority(node) {
             place = (below, usize::from(self.key(below) < key));
             below = self.at(place);
         }
@@ -117,7 +139,7 @@ impl Tree {
         }
         let [mut left, mut right] = self.nodes[node as usize].children;
         while left != 0 && right != 0 {
-            if priority(left) >= priority(right) {
+            if self.priority(left) >= self.priority(right) {
                 self.set(place, left);
                 place = (left, RIGHT);
                 left = self.at(place);
@@ -140,7 +162,7 @@ impl Tree {
 
 impl<V> OrderedMap<V> {
     pub const fn new() -> Self {
-        Self { tree: Tree { nodes: Vec::new(), unused: Vec::new() }, values: Vec::new() }
+        Self { tree: Tree { nodes: Vec::new(), unused: Vec::new(), seed: 0 }, values: Vec::new() }
     }
 
     /// Returns the value that it replaces.
@@ -175,6 +197,7 @@ impl<V> OrderedMap<V> {
     /// Gives memory back, at the price of some instructions for each removal.
     fn compact(&mut self) {
         let old = mem::replace(self, Self::new());
+        self.tree.seed = old.tree.seed;
         for (node, value) in old.tree.nodes.iter().zip(old.values) {
             if let Some(value) = value {
                 self.insert(node.key, value);
@@ -259,6 +282,21 @@ mod tests {
             });
             assert!(height(&map, ROOT) < 45, "{}", height(&map, ROOT));
         }
+    }
+
+    #[test]
+    fn paths_are_short_in_an_order_made_for_another_seed() {
+        const KEYS: u32 = 1 << 12;
+        let fill = |map: &mut OrderedMap<()>, seed: u32| {
+            (1..=KEYS).for_each(|node| _ = map.insert((u64::from(mix(node ^ seed)), 0), ()));
+        };
+        let mut list = OrderedMap::new();
+        list.tree.seed = 7;
+        fill(&mut list, 7);
+        assert_eq!(height(&list, ROOT), KEYS as usize);
+        let mut map = OrderedMap::new();
+        fill(&mut map, 7);
+        assert!(height(&map, ROOT) < 60, "{}", height(&map, ROOT));
     }
 
     #[test]
