@@ -91,8 +91,8 @@ impl DeferOptions {
         Self { count, ..self }
     }
 
-    /// Makes the call run no destructors or callbacks: for destructors of thread-local variables, where those of others
-    /// may be gone.
+    /// Makes the call run no destructors or callbacks, and never block: for destructors of thread-local variables, where
+    /// those of others may be gone. What it retires counts for the [`Limits`](crate::rcu::Limits), which block others.
     pub const fn push_only(self) -> Self {
         Self { push_only: true, ..self }
     }

@@ -315,7 +315,9 @@ fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback) {
     let action = unsafe { queue.push(callback) };
     let callbacks = &D::shared().core.work.callbacks;
     callbacks.notify(D::INSTANCE);
-    if action != PushAction::None {
+    if action == PushAction::Report {
+        queue.report_pushed(&callbacks.backlog.reported);
+    } else if action != PushAction::None {
         // A destructor that runs here may end the section of a thread whose destructors have run.
         while_it_stays::<D, _>(|| callbacks.act(action, queue, D::INSTANCE));
     }

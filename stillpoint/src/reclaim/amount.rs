@@ -144,18 +144,26 @@ impl Unreported {
         self.run.bytes.load(Relaxed) >= self.pushed.bytes.load(Relaxed) + bytes
     }
 
-    /// Reports, and returns how many it has pushed and run.
-    pub fn report(&self, reported: &Reported) -> [u64; 2] {
-        let (pushed, run) = (self.pushed.get(), self.run.get());
+    /// Reports what it has pushed, and returns how many that is.
+    pub fn report_pushed(&self, reported: &Reported) -> u64 {
+        let pushed = self.pushed.get();
         reported.push(pushed);
         // Release: what is not found here any more is found in the backlog; pairs with the fence in
         // `Reported::all_pushed`.
         fence(Release);
-        self.forget();
+        self.pushed.store(Amount::default());
+        pushed.count
+    }
+
+    /// Reports, and returns how many it has pushed and run.
+    pub fn report(&self, reported: &Reported) -> [u64; 2] {
+        let pushed = self.report_pushed(reported);
+        let run = self.run.get();
+        self.run.store(Amount::default());
         if run.count != 0 {
             reported.run(run);
         }
-        [pushed.count, run.count]
+        [pushed, run.count]
     }
 
     /// Forgets both.
@@ -207,7 +215,7 @@ impl Reported {
     pub fn all_pushed<'a>(&self, owners: impl Iterator<Item = &'a Unreported>) -> Amount {
         let mut all = Amount::default();
         owners.for_each(|owner| all += owner.pushed.get());
-        // Acquire: pairs with the Release in `Unreported::report`.
+        // Acquire: pairs with the Release in `Unreported::report_pushed`.
         fence(Acquire);
         all += self.pushed.get();
         all

@@ -76,20 +76,23 @@ impl StripedQueues {
     }
 
     /// Pushes to the calling thread's queue, and reports to the backlog if it is time for that. Returns that queue,
-    /// and `true` if it has reported.
+    /// and `true` if it has, unless the caller only pushes.
     pub fn push(&self, callback: Callback, reported: &Reported) -> (&Queue, bool) {
         let stripes = self.0.get_or_make(Stripe::all);
         let Stripe { push_lock, queue } = &*stripes[own_stripe()];
         // No code of the program runs under the lock.
         let _guard = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the holder of the lock is the queue's owner.
-        let reports = unsafe { queue.push(callback.for_worker()) } == PushAction::Flush;
-        if reports {
-            // The worker runs all callbacks of these queues, and reports them.
-            queue.report(reported);
+        let action = unsafe { queue.push(callback.for_worker()) };
+        let flushes = action == PushAction::Flush;
+        // The worker runs all callbacks of these queues, and reports them.
+        if flushes || action == PushAction::Report {
+            queue.report_pushed(reported);
+        }
+        if flushes {
             queue.flushes();
         }
-        (queue, reports)
+        (queue, flushes)
     }
 
     /// Reports all that was pushed.

@@ -180,7 +180,7 @@ fn queue_continues_with_its_next_owner() {
 
 /// The owner pushes the second callback before it runs the first, and reports in between.
 ///
-/// Refutes: reported-after-forgotten, Unreported::report:Release, Unreported::run:Release, Reported::run:Release,
+/// Refutes: reported-after-forgotten, Unreported::report_pushed:Release, Unreported::run:Release, Reported::run:Release,
 /// Reported::all_run:Acquire, Reported::all_run:Acquire#2, Reported::all_pushed:Acquire
 #[test]
 fn statistics_miss_no_callback_that_waits() {

@@ -233,6 +233,30 @@ fn call_above_a_limit_that_does_not_block_is_counted() {
     check(&srcu::Domain::new());
 }
 
+#[test]
+fn values_that_are_only_pushed_count_for_the_limit() {
+    fn check<D: Domain>(domain: &D) {
+        let name = type_name::<D>();
+        domain.set_limits(LIMITS);
+        let (end, ended) = channel::<()>();
+        domain.call(move || _ = ended.recv().expect_err("the sender is dropped"));
+        (0..2 * LIMIT).for_each(|_| domain.retire_with(Box::new(0), DeferOptions::new().push_only()));
+        assert!(!domain.is_below_limit(), "{name}");
+        let stats = domain.stats();
+        assert_eq!([stats.limit_waits, stats.limit_overruns], [0; 2], "{name}");
+        drop(end);
+        domain.barrier();
+        assert!(domain.is_below_limit(), "{name}");
+    }
+    own!(Own);
+    check(&Own);
+    stillpoint::qsbr_domain! { struct Quiescent; }
+    check(&Quiescent);
+    hazard::domain! { struct Hazards; }
+    check(&Hazards);
+    check(&srcu::Domain::new());
+}
+
 /// Above its limit until the result is dropped.
 fn above_limit<D: Domain>(domain: &D) -> Sender<()> {
     domain.set_limits(Limits { blocks: false, ..LIMITS });

@@ -89,6 +89,8 @@ pub enum PushAction {
     ReclaimSome,
     /// Run ready callbacks, and report to the backlog: after callbacks that count as a block, or many bytes.
     Flush,
+    /// Report what was pushed, as much as for [`Flush`](Self::Flush), and run and wake nothing: the caller only pushes.
+    Report,
 }
 
 /// What queues contain.
@@ -195,7 +197,7 @@ impl Queue {
         // frees; pairs with the Acquire in `tail`.
         owner.tail.store(tail + 1, Release);
         if is_push_only {
-            PushAction::None
+            if bytes >= FLUSH_BYTES || count >= BLOCK { PushAction::Report } else { PushAction::None }
         } else if bytes >= FLUSH_BYTES || owner.since_flush.load(Relaxed) + count >= BLOCK {
             PushAction::Flush
         } else if count % STEP < amount.count && owner.ready.load(Relaxed) != 0 {
@@ -227,11 +229,21 @@ impl Queue {
     /// callbacks.
     pub fn report(&self, reported: &Reported) -> bool {
         let [pushed, run] = self.owner.unreported.report(reported);
+        self.count_reported(pushed);
+        run != 0
+    }
+
+    /// For the owner: reports only what it has pushed, so that there is nothing that others wait for.
+    #[cold]
+    pub fn report_pushed(&self, reported: &Reported) {
+        self.count_reported(self.owner.unreported.report_pushed(reported));
+    }
+
+    fn count_reported(&self, pushed: u64) {
         // Relaxed: only the owner accesses these.
         let raise = |since: &AtomicU64| since.store(since.load(Relaxed) + pushed, Relaxed);
         raise(&self.owner.since_flush);
         raise(&self.owner.since_gp);
-        run != 0
     }
 
     /// The owner has reported, and is throttled if too much waits: not so after each report.

@@ -225,7 +225,7 @@ impl Domain {
         let action = self.push(own, kind, value);
         self.callbacks().notify(self);
         match action {
-            PushAction::None => {}
+            PushAction::None | PushAction::Report => {}
             PushAction::ReclaimSome => self.reclaim_some(own),
             PushAction::Flush => self.flush(own),
         }
