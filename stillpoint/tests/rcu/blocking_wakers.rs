@@ -1,6 +1,6 @@
 //! Wakers that block.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Mutex;
 
 use support::futures::waker;
@@ -26,7 +26,7 @@ fn blocking(called: Sender<()>) -> (Waker, Sender<()>) {
     let (stays, stay) = channel();
     let stay = Mutex::new(stay);
     let waker = waker(move || {
-        called.send(()).expect("the test listens");
+        let _ = called.send(());
         let _ = stay.lock().expect("no panic").recv();
     });
     (waker, stays)
@@ -54,6 +54,24 @@ fn blocked_waker_delays_no_timed_wait_nor_later_grace_period() {
         }
         assert!(timed.join().expect("no panic"));
         drop(stays);
+    });
+}
+
+#[test]
+fn blocked_wakers_of_many_domains_delay_another_once() {
+    const DOMAINS: usize = if cfg!(miri) { 10 } else { 1000 };
+    let _running = deadline();
+    // One after the other, they would delay it by ten milliseconds each.
+    until_quick(Duration::from_secs(5), || {
+        let (wakers, stays): (Vec<_>, Vec<_>) = (0..DOMAINS).map(|_| blocking(channel().0)).unzip();
+        let begin = |waker: &Waker| {
+            let mut future = GracePeriod::now_in(srcu::Domain::new()).into_future();
+            assert!(Pin::new(&mut future).poll(&mut Context::from_waker(waker)).is_pending());
+            future
+        };
+        let futures: Vec<_> = wakers.iter().map(begin).collect();
+        assert!(GracePeriod::now_in(srcu::Domain::new()).wait_timeout(LONG));
+        drop((stays, futures));
     });
 }
 

@@ -11,12 +11,14 @@
 //! first of these times. It hands the tasks that are due to another one, the *runner*, which runs one after the
 //! other, and sleeps for no reader: it tries grace periods. Both stay while there are tasks, so that no threads start
 //! and end all the time. Workers that have done their own task help it. Code of the program may block the runner for
-//! as long as it likes: then the timer starts a further one.
+//! as long as it likes: when all runners have run such code for longer than [`PATIENCE`], the timer starts as many
+//! more. So a thousand domains whose code blocks delay another one by ten times that, and not by a thousand times.
 //!
 //! So there are at most *three threads more than CPUs*: the timer, the idle worker, and a runner; plus one for each
-//! runner that runs code of the program for longer than [`PATIENCE`], and one for each that [resigns](resign): where
-//! readers overlap all the time, attempts alone would not end a grace period, so it sleeps for them. While there are
-//! threads beyond the three, fewer domains have one.
+//! runner that runs code of the program for longer than [`PATIENCE`], and as many again until they find no task that
+//! is due, which ends all but one; and one for each that [resigns](resign): where readers overlap all the time,
+//! attempts alone would not end a grace period, so it sleeps for them. While there are threads beyond the three, fewer
+//! domains have one.
 //!
 //! Tasks run in the order of their times. A domain that is parked for want of a worker gets a time [`HEAD_START`] in
 //! the past, so that it comes before grace periods that are tried again, even if those are late. These are tried the
@@ -254,12 +256,17 @@ impl Timer {
             POOL.get().end_timer();
             return ControlFlow::Break(());
         }
-        parked.runners += 1;
+        // None runs, or each runs code of the program, and has done so for `PATIENCE`.
+        let more = parked.in_code.clamp(1, parked.tasks.len() as u64);
+        parked.runners += more;
         parked.last_progress = now;
         drop(parked);
-        if try_submit(Box::new(run_due)).is_ok() {
+        let started = (0..more).take_while(|_| try_submit(Box::new(run_due)).is_ok()).count() as u64;
+        if started == more {
             return ControlFlow::Continue(());
         }
+        // This thread takes the place of one of them.
+        self.lock().runners -= more - started - 1;
         POOL.get().want_timer(Box::new(run_timer));
         // A runner that has gone to sleep meanwhile may be the timer.
         self.resume(&mut self.lock());
