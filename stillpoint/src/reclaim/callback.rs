@@ -208,6 +208,11 @@ impl Callback {
         (self.weight_and_flags & VALUE != 0).then(|| unsafe { self.data.assume_init() }.addr())
     }
 
+    /// Returns the address of the function that it calls.
+    pub fn function(&self) -> usize {
+        self.run as usize
+    }
+
     /// The same callback for a queue whose owners vary: the worker must run it.
     pub fn for_worker(self) -> Self {
         Self { weight_and_flags: self.weight_and_flags & !LOCAL, ..self }

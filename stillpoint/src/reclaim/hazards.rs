@@ -4,7 +4,8 @@
 //! worker run what is ready. But before a value is freed, the thread looks whether a hazard pointer protects it
 //! ([`crate::slots::protected`]). If so, the callback goes to the end of one more queue, of those that are *kept*.
 //! The worker takes it through another grace period when there is other work, for `barrier`, or after a second. So
-//! what waits beyond its grace period is what hazard pointers protect: no more values than there are slots.
+//! what waits beyond its grace period is what hazard pointers protect: no more values than there are slots. (Of values
+//! without a size, which share one address, it takes some grace periods until that is so: see [`Protected::take`].)
 //!
 //! # What is counted
 //!
@@ -73,8 +74,8 @@ impl Hazards {
         self.kept.tail() - completed
     }
 
-    /// Returns `true` if the callback frees a value that a hazard pointer protects. Its grace period, of `engine`,
-    /// has ended, and `protected` is empty or was set by this function since then.
+    /// Returns `true` if the callback frees a value that a hazard pointer protects, and must be kept. Its grace period,
+    /// of `engine`, has ended, and `protected` is empty or was set by this function since then.
     #[inline]
     pub fn is_protected(
         &self,
@@ -83,7 +84,8 @@ impl Hazards {
         engine: &AnyEngine,
     ) -> bool {
         let Some(address) = callback.value() else { return false };
-        protected.get_or_insert_with(|| self.last.protected(engine.completed())).contains(address)
+        let protected = protected.get_or_insert_with(|| self.last.protected(engine.completed()));
+        protected.contains(address) && protected.take(address, callback.function())
     }
 
     /// Keeps a callback for later.

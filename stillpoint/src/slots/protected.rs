@@ -31,6 +31,12 @@
 //! *A value that is protected already* may be protected by a second hazard pointer only by such a load. Otherwise a
 //! collection could read the second slot before it is filled and the first after it is cleared, and see neither.
 //!
+//! *Values without a size* share one address, and any number of them may be retired at once. To run one function with
+//! one address is the same whichever of them is meant, so a thread that frees a batch leaves no more of these calls
+//! than slots have the address ([`Protected::take`]). Those suffice: each slot that has one of the batch is in the
+//! collection. They also stand for the others when they are looked at again, after another grace period and with a
+//! later collection, which has the slots of these that still protect.
+//!
 //! # Cost
 //!
 //! A collection loads the slots of all [active records](super::record), and makes a table of the addresses.
@@ -49,22 +55,40 @@ use crate::sync::{ForkSafe, Mutex, const_unless_loom};
 
 /// The addresses that hazard pointers protected at a moment.
 #[derive(Debug, Clone, Default)]
-pub struct Protected(Option<Arc<Addresses>>);
+pub struct Protected {
+    set: Option<Arc<Addresses>>,
+    /// What the thread that has this has left of values without a size: address, function, and how many calls.
+    left: Vec<(usize, usize, usize)>,
+}
 
 /// A hash table with linear probing. At least half of its places are empty: 0, which is no address.
 #[derive(Debug)]
 struct Addresses {
     /// A power of two of them.
     places: Vec<usize>,
+    /// How many slots have the address of values without a size, by [`without_size`].
+    without_size: [usize; ALIGNMENTS],
+}
+
+/// Alignments below a page, where no value with a size lies.
+const ALIGNMENTS: usize = 12;
+
+/// Returns the logarithm of the address if it is that of values without a size, which is their alignment. (Those of a
+/// larger alignment are left as others are, all of them.)
+fn without_size(address: usize) -> Option<usize> {
+    (address.is_power_of_two() && address < 1 << ALIGNMENTS).then(|| address.trailing_zeros() as usize)
 }
 
 impl Addresses {
     fn new(addresses: &[usize]) -> Self {
         let len = (2 * addresses.len()).next_power_of_two();
-        let mut table = Self { places: vec![0; len] };
+        let mut table = Self { places: vec![0; len], without_size: [0; ALIGNMENTS] };
         for &address in addresses {
             let place = table.find(address);
             table.places[place] = address;
+            if let Some(alignment) = without_size(address) {
+                table.without_size[alignment] += 1;
+            }
         }
         table
     }
@@ -88,13 +112,30 @@ impl Protected {
     fn collect(records: &Records) -> Self {
         let mut found: Vec<usize> = Vec::new();
         records.slots().filter_map(Slot::address).for_each(|address| found.push(address));
-        Self((!found.is_empty()).then(|| Arc::new(Addresses::new(&found))))
+        Self { set: (!found.is_empty()).then(|| Arc::new(Addresses::new(&found))), left: Vec::new() }
     }
 
     /// Returns `true` if a slot protected `address`.
     #[inline]
     pub fn contains(&self, address: usize) -> bool {
-        self.0.as_ref().is_some_and(|set| set.places[set.find(address)] != 0)
+        self.set.as_ref().is_some_and(|set| set.places[set.find(address)] != 0)
+    }
+
+    /// Returns `true` if a call of `function` with `address`, which a slot protected, must be left for later: unless
+    /// the address is that of values without a size, and this has returned `true` for as many such calls as slots had
+    /// it.
+    #[cold]
+    pub fn take(&mut self, address: usize, function: usize) -> bool {
+        let (Some(set), Some(alignment)) = (&self.set, without_size(address)) else { return true };
+        for (left_address, left_function, left) in &mut self.left {
+            if (*left_address, *left_function) == (address, function) {
+                let must_leave = *left < set.without_size[alignment];
+                *left += usize::from(must_leave);
+                return must_leave;
+            }
+        }
+        self.left.push((address, function, 1));
+        true
     }
 }
 
@@ -142,5 +183,32 @@ impl LastCollection {
     pub unsafe fn reset_in_child(&self) {
         // SAFETY: the caller's contract.
         unsafe { self.last.overwrite(Mutex::new(None)) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::ptr::without_provenance_mut;
+
+    use super::*;
+
+    #[test]
+    fn calls_are_left_for_each_slot_and_function() {
+        let records: &Records = Box::leak(Box::new(Records::new(0)));
+        let own = records.of(records.claim().expect("memory"));
+        for (slot, address) in own.slots().iter().zip([16, 1, 1, 8, 1, 0x10_0000]) {
+            slot.set(without_provenance_mut(address));
+        }
+        let last = LastCollection::new(records);
+        for _ in 0..2 {
+            // Each thread that asks begins anew.
+            let mut protected = last.protected(1);
+            let expected = [(1, 20, 3), (16, 20, 1), (1, 21, 3), (8, 20, 1), (0x10_0000, 20, usize::MAX)];
+            for (address, function, slots) in expected {
+                assert!(protected.contains(address));
+                let left = (0..10).map(|_| protected.take(address, function));
+                assert!(left.eq((0..10).map(|number| number < slots)), "{address}");
+            }
+        }
     }
 }

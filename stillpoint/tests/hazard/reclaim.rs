@@ -39,6 +39,40 @@ fn value_that_its_owner_keeps_is_freed_by_the_worker() {
     assert_eq!((Own.stats().queued, KEPT.load(Acquire)), (0, 1));
 }
 
+/// Values without a size share one address. Each type has a destructor of its own.
+#[test]
+#[cfg_attr(miri, ignore = "a function has many addresses")]
+fn pointers_keep_few_of_the_values_without_a_size() {
+    static DROPS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    struct Empty<const N: usize>;
+    impl<const N: usize> Drop for Empty<N> {
+        fn drop(&mut self) {
+            DROPS[N].fetch_add(1, AcqRel);
+        }
+    }
+
+    own!(hazard Own);
+    let drops = || DROPS.each_ref().map(|drops| drops.load(Acquire));
+    let (first, second) = (Rcu::new_in(Empty::<0>, Own), Rcu::new_in(Empty::<1>, Own));
+    let mut pointers = [(); 2].map(|()| HazardPointer::new());
+    let [one, other] = &mut pointers;
+    one.protect(&first);
+    other.protect(&second);
+    for _ in 0..1000 {
+        drop(first.replace(Empty));
+        drop(second.replace(Empty));
+    }
+    // Two of each type, as two pointers have the address.
+    until(|| {
+        Own.barrier();
+        assert!(drops().iter().all(|drops| *drops < 1000), "a value is gone that is protected");
+        Own.stats().protected <= 4
+    });
+    drop(pointers);
+    Own.barrier();
+    assert_eq!(drops(), [1000; 2]);
+}
+
 /// The limits are far below what is protected.
 #[test]
 fn protected_values_do_not_throttle_writers() {
