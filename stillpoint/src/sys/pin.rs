@@ -50,9 +50,12 @@ fn mark() -> bool {
     struct LinkMap {
         _base: usize,
         name: *const c_char,
+        dynamic: *const [usize; 2],
     }
 
     const RTLD_DL_LINKMAP: c_int = 2;
+    const DT_FLAGS_1: usize = 0x6fff_fffb;
+    const DF_1_NODELETE: usize = 8;
 
     let mut map: *mut c_void = ptr::null_mut();
     // SAFETY: asks for the library of one of our own functions; both places outlive the call.
@@ -70,6 +73,19 @@ fn mark() -> bool {
     if name.is_null() || unsafe { CStr::from_ptr(name) }.is_empty() {
         // The program.
         return true;
+    }
+    // A library that was linked with `-z nodelete` has the mark. It may be linked with `-z initfirst`, too: then
+    // `dlopen` would initialize the C library, without an environment.
+    // SAFETY: glibc's map of a library has its dynamic section, whose last entry is zero.
+    let mut entry = unsafe { map.as_ref().dynamic };
+    loop {
+        // SAFETY: as above; this entry is not behind the last one.
+        match unsafe { *entry } {
+            [0, _] => break,
+            [DT_FLAGS_1, flags] if flags & DF_1_NODELETE != 0 => return true,
+            // SAFETY: there is a next entry.
+            _ => entry = unsafe { entry.add(1) },
+        }
     }
     // SAFETY: the library is loaded under this name, so this runs no initializer. The handle is not closed.
     let handle = unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
