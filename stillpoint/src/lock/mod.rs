@@ -63,7 +63,8 @@
 //!   has to allow them.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads poll
 //!   the lock, or their condition: each millisecond, or each 0.2 ms times their number if that is longer. Their waits
-//!   have no bound.
+//!   have no bound. A thread whose last wait was in vain, and that exits, leaves its place in the queue until the lock
+//!   is next handed to that place. While there are 4,096 of these, timed waits for locks poll.
 //! - If the head of the queue does not run, because of its priority or a quota, threads that arrive get the lock
 //!   after some tens of milliseconds. Threads that are parked behind the head wait until it runs.
 //! - A signal handler may call `try_lock`, and release what it took; nothing else. If a handler waits for a lock, its

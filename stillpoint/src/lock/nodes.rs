@@ -49,6 +49,9 @@ pub const ABANDONED_EXITED: u32 = 7;
 pub const DEAD: u32 = 8;
 pub const NOTIFIED: u32 = 9;
 
+/// With so many nodes of threads that have exited in queues, timed waits take no nodes.
+pub const MANY_EXITED: u32 = (CAPACITY / 4) as u32;
+
 /// An element of a wait queue.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -76,6 +79,8 @@ pub struct NodeTable {
     never_used: AtomicU32,
     /// Not 0 if there are dead nodes.
     pub has_dead: AtomicU32,
+    /// Nodes that are `ABANDONED_EXITED`, or about to be. An estimate, so no part of the models.
+    pub exited: core::sync::atomic::AtomicU32,
     /// Threads that sleep [without a node](super::mutex::polling).
     pub pollers: AtomicU32,
     /// Forks that have led to this process.
@@ -129,6 +134,7 @@ impl NodeTable {
                 free_nodes: FreeStack::new(),
                 never_used: AtomicU32::new(0),
                 has_dead: AtomicU32::new(0),
+                exited: core::sync::atomic::AtomicU32::new(0),
                 pollers: AtomicU32::new(0),
                 forks: AtomicU32::new(0),
             }
@@ -166,12 +172,27 @@ impl NodeTable {
 
     /// Gives up a node that may still be in a queue, when its owner exits.
     pub fn free_at_exit(&self, id: u32) {
+        // Relaxed: a count, which publishes nothing. The promoter subtracts after it has read the state below.
+        self.exited.fetch_add(1, Relaxed);
         // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`. What the
         // owner did with the node is published by the Release in `abandon`, on the same word.
         let was = self.node(id).state.swap(ABANDONED_EXITED, Acquire);
         if was == IDLE {
-            step!("exited-node-leaked", self.free(id));
+            step!("exited-node-leaked", self.free_exited(id));
         }
+    }
+
+    /// Frees a node of a thread that has exited, which is in no queue.
+    pub fn free_exited(&self, id: u32) {
+        // Relaxed: as in `free_at_exit`.
+        step!("freed-node-counts-as-exited", self.exited.fetch_sub(1, Relaxed));
+        self.free(id);
+    }
+
+    /// Returns `true` if so many threads have exited and left nodes in queues that others leave none there.
+    pub fn has_many_exited(&self) -> bool {
+        // Relaxed: an estimate is enough.
+        self.exited.load(Relaxed) >= MANY_EXITED
     }
 
     fn first_never_used(&self) -> Option<u32> {
@@ -201,6 +222,7 @@ impl NodeTable {
                 step!("dead-nodes-not-flagged", self.has_dead.store(1, Relaxed));
             }
         }
+        step!("child-counts-exited-nodes", self.exited.store(0, Relaxed));
         step!("child-keeps-pollers", self.pollers.store(0, Relaxed));
         step!("child-keeps-generation", self.forks.fetch_add(1, Relaxed));
     }

@@ -50,8 +50,8 @@ static THREADS: AtomicU32 = AtomicU32::new(0);
 /// What a thread knows of its last waits.
 #[derive(Debug)]
 pub struct Patience {
-    /// Whether the thread is one of [`THREADS`].
-    is_counted: Cell<bool>,
+    /// Whether the thread is one of [`THREADS`]; `None` once it has exited: nothing would subtract it then.
+    is_counted: Cell<Option<bool>>,
     /// The waits that are left in which it does not spin, and how many there were after the last spin.
     left: Cell<u32>,
     pause: Cell<u32>,
@@ -62,7 +62,7 @@ pub struct Patience {
 impl Patience {
     pub const fn new() -> Self {
         Self {
-            is_counted: Cell::new(false),
+            is_counted: Cell::new(Some(false)),
             left: Cell::new(0),
             pause: Cell::new(0),
             window: Cell::new((0, 0)),
@@ -72,7 +72,8 @@ impl Patience {
     /// The calling thread begins a wait. Calls `spin` with a time in nanoseconds if it is to spin; `spin` returns
     /// `true` if it had success.
     pub fn spin(&self, spin: impl FnOnce(u32) -> bool) {
-        if !self.is_counted.replace(true) {
+        if self.is_counted.get() == Some(false) {
+            self.is_counted.set(Some(true));
             // Relaxed, here and below: an estimate.
             THREADS.fetch_add(1, Relaxed);
         }
@@ -123,7 +124,7 @@ impl Patience {
 
     /// The thread exits.
     pub fn exit(&self) {
-        if self.is_counted.replace(false) {
+        if self.is_counted.replace(None) == Some(true) {
             THREADS.fetch_sub(1, Relaxed);
         }
     }
@@ -131,7 +132,7 @@ impl Patience {
     /// The thread is the only one of the child of a fork.
     #[cfg(not(loom))]
     pub fn in_child(&self) {
-        THREADS.store(self.is_counted.get().into(), Relaxed);
+        THREADS.store((self.is_counted.get() == Some(true)).into(), Relaxed);
         // The kernel counts anew.
         self.window.set((0, 0));
     }
@@ -168,6 +169,14 @@ mod tests {
         while THREADS.load(Relaxed) != 0 {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn thread_that_waits_after_its_exit_is_not_counted() {
+        let patience = Patience::new();
+        patience.exit();
+        patience.spin(|_| true);
+        assert_eq!(patience.is_counted.get(), None);
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! A thread that waits for locks: its node, a count of steals, and for how long it has contended.
 //!
-//! A thread allocates a node at its first wait and frees it when it exits. [`Waiter::node_in_use`] is set while it
-//! uses a node. A signal handler that finds it set must not touch the node: it [polls](super::mutex::polling).
+//! A thread allocates a node at its first wait and frees it when it exits. A destructor that waits after that borrows a
+//! node for each wait: nothing would free one that it keeps, as the C library runs destructors four times at most.
+//! [`Waiter::node_in_use`] is set while the thread uses a node. A signal handler that finds it set must not touch the
+//! node: it [polls](super::mutex::polling).
 //!
 //! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that
 //! lock again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it
 //! for any lock. Meanwhile it borrows a node for each wait for another lock. A borrowed node cannot be abandoned, so
 //! timed waits poll then, and a thread leaves one node behind at most.
+//!
+//! If the thread exits, an abandoned node stays in the queue until a promoter unlinks it, which takes as long as the
+//! lock is held. Threads that come, wait in vain and exit would use up all nodes of the process. So once
+//! [`MANY_EXITED`](super::nodes::MANY_EXITED) are left in queues, timed waits poll, unless they rejoin a queue.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
@@ -27,6 +33,8 @@ pub struct Waiter {
     pub(super) own: Cell<u32>,
     /// The address of the lock in whose queue it was abandoned, if it has not been used since; otherwise 0.
     pub(super) abandoned_at: Cell<usize>,
+    /// Whether the node has been given up.
+    pub(super) has_exited: Cell<bool>,
     /// Locks taken past a queue.
     steals: Cell<u32>,
     /// The address of the lock for which the thread last contended, and when.
@@ -68,6 +76,7 @@ impl Waiter {
             node_in_use: AtomicU32::new(0),
             own: Cell::new(0),
             abandoned_at: Cell::new(0),
+            has_exited: Cell::new(false),
             steals: Cell::new(0),
             contended: Cell::new((0, 0)),
             contends_since: Cell::new(0),
@@ -105,14 +114,17 @@ impl Waiter {
                 self.abandoned_at.set(0);
                 return Place::Rejoined(id);
             }
+            if is_timed && table().has_many_exited() {
+                return Place::None;
+            }
             // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`.
             if state.load(Acquire) == IDLE {
                 self.abandoned_at.set(0);
                 return Place::Tail(id);
             }
         }
-        let keeps = id == 0 && exit::arm();
-        if is_timed && !keeps {
+        let keeps = id == 0 && !self.has_exited.get() && exit::arm();
+        if is_timed && (!keeps || table().has_many_exited()) {
             return Place::None;
         }
         let Some(id) = table().alloc() else { return Place::None };
@@ -148,9 +160,10 @@ impl Waiter {
         self.node_in_use.store(0, Release);
     }
 
-    /// Gives up the node when the thread exits. A later destructor that locks allocates another one.
+    /// Gives up the node when the thread exits. The thread keeps none from then on.
     pub fn exit(&self) {
         let was = self.node_in_use.swap(1, Acquire);
+        self.has_exited.set(true);
         self.patience.exit();
         let id = self.own.replace(0);
         if self.abandoned_at.replace(0) != 0 {
@@ -285,6 +298,20 @@ mod tests {
         waiter.release(id);
         waiter.exit();
         assert!(!waiter.owns(id));
+    }
+
+    #[test]
+    fn destructor_that_waits_after_the_exit_keeps_no_node() {
+        let _alone = exclude_other_tests();
+        let waiter = Waiter::new();
+        waiter.release(tail(&waiter, 1, true));
+        waiter.exit();
+        assert_eq!(waiter.acquire(1, true), Place::None, "a borrowed node cannot be abandoned");
+        let borrowed = tail(&waiter, 1, false);
+        assert!(!waiter.owns(borrowed));
+        waiter.release(borrowed);
+        assert_eq!(table().alloc(), Some(borrowed), "it is free");
+        table().free(borrowed);
     }
 
     #[test]

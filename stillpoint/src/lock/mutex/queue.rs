@@ -319,7 +319,7 @@ impl<P: Policy> WaitQueue<'_, P> {
                 // Release: the promoter is done with the node; pairs with the Acquire in `find_place` and
                 // `free_at_exit`. Relaxed: an owner that has exited has not used the node since it was abandoned.
                 if node.state.compare_exchange(UNLINKING, IDLE, Release, Relaxed).is_err() {
-                    step!("unlinked-node-leaked", table().free(id));
+                    step!("unlinked-node-leaked", table().free_exited(id));
                 }
                 return next;
             }
