@@ -53,6 +53,15 @@ impl<D: StaticDomain> RawDomain for D {
         D::shared().readers().registry().attached(index)
     }
 
+    fn next_queue(&self, index: usize) -> Option<(usize, &Queue)> {
+        let index = D::shared().readers().registry().next_used(index)?;
+        Some((index, self.queue(index)))
+    }
+
+    fn forget_queues(&self) {
+        D::shared().readers().registry().forget_unless(|index| self.queue(index).has_pending());
+    }
+
     #[inline(always)]
     fn hazards(&self) -> Option<&Hazards> {
         D::hazards().map(|state| &state.hazards)
@@ -338,5 +347,39 @@ fn reset_in_child<D: StaticDomain>() {
     if let Some(state) = D::hazards() {
         // SAFETY: called by a `ForkHook::child`.
         unsafe { state.hazards.reset_in_child() };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use support::until::until;
+
+    use super::*;
+
+    crate::domain! { struct Own; }
+
+    #[test]
+    fn worker_forgets_the_queues_of_ended_threads() {
+        const THREADS: usize = if cfg!(miri) { 10 } else { 200 };
+        let barrier = Barrier::new(THREADS);
+        thread::scope(|s| {
+            for _ in 0..THREADS {
+                s.spawn(|| {
+                    Own.call(|| ());
+                    barrier.wait();
+                });
+            }
+        });
+        until(|| {
+            Own.call(|| ());
+            Own.barrier();
+            let visited =
+                (0..THREADS).filter(|index| Own.next_queue(*index).is_some_and(|(next, _)| next == *index));
+            visited.count() <= 1
+        });
+        assert!(Own.queue_count() >= THREADS);
     }
 }

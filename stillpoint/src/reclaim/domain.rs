@@ -139,6 +139,14 @@ private_unless_loom! {
         /// Returns the queue with this index, which is less than [`queue_count`](Self::queue_count).
         fn queue(&self, index: usize) -> &Queue;
 
+        /// Returns the first queue from `index` on that may have callbacks, and its index. For the worker.
+        fn next_queue(&self, index: usize) -> Option<(usize, &Queue)> {
+            (index < self.queue_count()).then(|| (index, self.queue(index)))
+        }
+
+        /// Has [`next_queue`](Self::next_queue) omit the queues that are empty and that no thread has. For the worker.
+        fn forget_queues(&self) {}
+
         /// Returns what keeps values that hazard pointers protect, if the domain has hazard pointers.
         #[inline(always)]
         fn hazards(&self) -> Option<&Hazards> {
@@ -203,6 +211,22 @@ impl dyn RawDomain + '_ {
         let mut rest = 0..self.queue_count();
         // Not a chain: each use of one is a page of code.
         iter::from_fn(move || kept.take().or_else(|| rest.next().map(|index| self.queue(index))))
+    }
+
+    /// Returns the queues that have callbacks, and their numbers: that of [`Hazards::kept`] has 0, others their index
+    /// and 1. For the worker.
+    pub fn pending_queues(&self) -> impl Iterator<Item = (usize, &Queue)> {
+        let mut kept = self.hazards().map(Hazards::kept);
+        let mut next = 0;
+        let queues = iter::from_fn(move || {
+            if let Some(kept) = kept.take() {
+                return Some((0, kept));
+            }
+            let (index, queue) = self.next_queue(next)?;
+            next = index + 1;
+            Some((next, queue))
+        });
+        queues.filter(|(_, queue)| queue.has_pending())
     }
 }
 

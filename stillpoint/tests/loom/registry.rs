@@ -1,5 +1,6 @@
 //! Models of the registry: a reader belongs to one thread at a time, and is initialized before a scan finds it.
 
+use loom::sync::atomic::AtomicUsize;
 use stillpoint::readers::sections::reader::Reader;
 use stillpoint::readers::sections::registry::Registry;
 use support::model::*;
@@ -9,6 +10,10 @@ struct State {
     registry: Registry<()>,
     owned: [UnsafeCell<bool>; 4],
 }
+
+/// What is attached to a reader, and may have work.
+#[derive(Default)]
+struct Work(AtomicUsize);
 
 impl State {
     fn new() -> Arc<Self> {
@@ -56,6 +61,32 @@ fn registry_reuses_a_free_reader_before_growing() {
         let state = State::new();
         race_all(&state, |_| (), 2, |state, _| (0..2).for_each(|_| state.release(state.claim())));
         assert!(state.registry.len() <= 2);
+    });
+}
+
+/// A thread claims a reader, leaves work, and ends, while the worker forgets that the reader was used.
+/// Refutes: forgotten-not-checked-again, claim-without-use, Used::claim:Release, Used::release:Release,
+/// Used::forget_unless:Acquire, Used::forget_unless:Acquire#2
+#[test]
+fn reader_with_work_is_not_forgotten() {
+    check(0, 3, || {
+        let registry: Arc<Registry<Work>> = Arc::new(Registry::new());
+        registry.release(registry.claim().unwrap());
+        let work = |registry: &Registry<Work>| registry.attached(0).0.load(Relaxed) != 0;
+        let forget = move |registry: &Registry<Work>| registry.forget_unless(|_| work(registry));
+        race(&registry, forget, |registry| {
+            let reader = registry.claim().unwrap();
+            registry.attached_to(reader).0.store(1, Relaxed);
+            registry.release(reader);
+        });
+        assert_eq!((registry.len(), registry.next_used(0)), (1, Some(0)));
+        registry.attached(0).0.store(0, Relaxed);
+        forget(&registry);
+        assert_eq!(registry.next_used(0), None);
+        let own = registry.claim().unwrap();
+        forget(&registry);
+        assert_eq!(registry.next_used(0), Some(0));
+        registry.release(own);
     });
 }
 

@@ -40,6 +40,7 @@ use core::ptr::{self, NonNull};
 use core::slice;
 
 use super::reader::Reader;
+use super::used::Used;
 use crate::sync::{AtomicPtr, AtomicU64, FreeStack, Memory, Ordering::*};
 
 /// Readers in the first chunk.
@@ -58,11 +59,12 @@ pub struct Group {
     active: AtomicU64,
     /// The readers from which the leader has requested a wake-up. Only leaders store it, one after another.
     awaited: AtomicU64,
+    used: Used,
 }
 
 impl Group {
     fn new() -> Self {
-        Self { active: AtomicU64::new(0), awaited: AtomicU64::new(0) }
+        Self { active: AtomicU64::new(0), awaited: AtomicU64::new(0), used: Used::new() }
     }
 
     /// Returns the bits of the active readers.
@@ -213,6 +215,12 @@ impl<A> Registry<A> {
         })
     }
 
+    /// A thread has the reader.
+    fn set_used(&self, reader: &Reader) {
+        let (group, bit) = self.bit(reader);
+        group.used.claim(bit);
+    }
+
     /// Makes the owner's `reader` active. Before a section: then the light fence must follow.
     pub fn set_active(&self, reader: &Reader) {
         let (group, bit) = self.bit(reader);
@@ -265,6 +273,24 @@ impl<A> Registry<A> {
         self.len.load(Acquire) as usize
     }
 
+    /// Returns the index of the first [used](super::used) reader from `index` on.
+    pub fn next_used(&self, index: usize) -> Option<usize> {
+        let (_, place) = Self::place(index);
+        self.groups(index - place % GROUP, self.len()).find_map(|(first, group)| {
+            let used = group.used.bits() & (u64::MAX << index.saturating_sub(first));
+            (used != 0).then(|| first + used.trailing_zeros() as usize)
+        })
+    }
+
+    /// [`Used::forget_unless`], of the readers whose threads have ended; `has_work` gets their index.
+    pub fn forget_unless(&self, has_work: impl Fn(usize) -> bool) {
+        for (first, group) in self.groups(0, self.len()) {
+            for (bit, _) in self.members(first, group.used.left()) {
+                group.used.forget_unless(bit, || has_work(first + bit.trailing_zeros() as usize));
+            }
+        }
+    }
+
     /// Returns the number of readers that have been claimed and not released. A statistic.
     pub fn claimed(&self) -> u64 {
         self.registered.load(Relaxed)
@@ -286,6 +312,7 @@ impl<A: Default + 'static> Registry<A> {
             Some(number) => self.reader(number as usize - 1),
             None => self.grow()?,
         };
+        self.set_used(reader);
         self.set_active(reader);
         // Acquire: sees what was unpublished before a grace period that did not count this thread. Release: a grace
         // period that counts it finds the reader active. Both pair with `other_readers`.
@@ -298,6 +325,8 @@ impl<A: Default + 'static> Registry<A> {
         // Release: publishes this thread's sections to grace periods that no longer count it; pairs with the Acquire
         // in `other_readers`.
         self.registered.fetch_sub(1, Release);
+        let (group, bit) = self.bit(reader);
+        group.used.release(bit);
         self.clear_active(reader);
         self.push(reader);
     }
@@ -324,6 +353,7 @@ impl<A: Default + 'static> Registry<A> {
             for group in self.groups_of(chunk) {
                 group.active.store(0, Relaxed);
                 group.awaited.store(0, Relaxed);
+                group.used.reset();
             }
             let is_own = |reader: &Reader| own.is_some_and(|own| ptr::eq(own, reader));
             self.readers_of(chunk).iter().filter(|reader| !is_own(reader)).for_each(Reader::reset);
@@ -334,10 +364,12 @@ impl<A: Default + 'static> Registry<A> {
             reader.index.store(index as u32, Relaxed);
             if own.is_some_and(|own| ptr::eq(own, reader)) {
                 reader.take_wake_request();
+                self.set_used(reader);
                 if is_active {
                     self.set_active(reader);
                 }
             } else if keep(self.attached(index)) {
+                self.set_used(reader);
                 self.set_active(reader);
                 self.registered.fetch_add(1, Relaxed);
             } else {

@@ -35,7 +35,8 @@ impl CallbackWorker {
     pub(super) fn assign_cookies(&self, domain: &dyn RawDomain) -> Found {
         let mut found = Found { pending: Pending::None, cookie: None, owners_suffice: true };
         let mut only_kept = true;
-        for queue in domain.queues().filter(|queue| queue.has_pending()) {
+        domain.forget_queues();
+        for (_, queue) in domain.pending_queues() {
             let assigned = queue.assign_cookies(domain.engine());
             let (cookie, owner_suffices) = assigned.unwrap_or((None, false));
             // What is kept is served by the grace periods of others, if there are any.

@@ -234,6 +234,15 @@ impl CallbackWorker {
         domain.hazards().map_or(Pending::None, Hazards::pending)
     }
 
+    /// [`pending`](Self::pending), for the worker.
+    fn left(&self, domain: &dyn RawDomain) -> Pending {
+        // Not in the queue of what is kept.
+        if domain.pending_queues().any(|(number, _)| number != 0) {
+            return Pending::Urgent;
+        }
+        domain.hazards().map_or(Pending::None, Hazards::pending)
+    }
+
     /// The worker's loop: runs until all queues are empty, or until `stop` returns `true`, or until the domain is
     /// parked: nothing is left but what hazard pointers keep, or this thread is wanted.
     pub fn work(&self, domain: &dyn RawDomain, stop: &dyn Fn() -> bool) {
@@ -265,7 +274,7 @@ impl CallbackWorker {
                 self.backlog.end_gp_wait();
                 step!("run-without-notify", self.progress.notify_all());
                 // What is left comes after the domains that are due by now.
-                let is_done = domain::is_wanted() && self.pending(domain) == Pending::None;
+                let is_done = domain::is_wanted() && self.left(domain) == Pending::None;
                 if is_done { GoIdle::WorkFound } else { self.give_thread_up(0, domain) }
             } else if let Some(time) = found.owners_suffice.then(until_assessment).flatten() {
                 lingers_since = None;
@@ -282,13 +291,13 @@ impl CallbackWorker {
     /// This thread stops being the worker, unless something has just been pushed. What is pending gets another
     /// worker, if there is a thread.
     pub(super) fn stop(&self, domain: &dyn RawDomain) -> GoIdle {
-        let pending = self.pending(domain);
+        let pending = self.left(domain);
         step!("stopped-worker-leaves-rest", {
             if pending != Pending::None && self.try_provide(domain) {
                 return GoIdle::Idle;
             }
         });
-        let is_pushed = || pending == Pending::None && self.pending(domain) != Pending::None;
+        let is_pushed = || pending == Pending::None && self.left(domain) != Pending::None;
         let result = self.state.leave_running(IDLE, try_heavy, &is_pushed);
         if result == GoIdle::Idle {
             step!("worker-stops-without-notify", self.progress.notify_all());
@@ -326,7 +335,7 @@ impl CallbackWorker {
     /// There are no callbacks: ends the worker, unless some are pushed at this moment.
     fn end(&self, domain: &dyn RawDomain) -> GoIdle {
         self.backlog.end_gp_wait();
-        let has_work = || self.pending(domain) != Pending::None;
+        let has_work = || self.left(domain) != Pending::None;
         let result = self.state.leave_running(IDLE, try_heavy, &has_work);
         if result == GoIdle::Idle {
             // Owners may have run what a barrier waits for.
@@ -339,7 +348,7 @@ impl CallbackWorker {
     /// There is only what hazard pointers keep: parks the domain for `time`, which ends the worker, or sleeps for a
     /// while if that is impossible.
     fn wait_for_kept(&self, time: Duration, domain: &dyn RawDomain) -> GoIdle {
-        let has_work = || self.pending(domain) == Pending::Urgent;
+        let has_work = || self.left(domain) == Pending::Urgent;
         let due = now().saturating_add(time.as_nanos() as u64);
         let Some(due) = self.park(due, domain) else {
             // A push does not end it.
@@ -441,11 +450,9 @@ impl CallbackWorker {
         let (code, mut has_run) = (OnceCell::new(), false);
         loop {
             let mut is_empty = true;
-            let queues = || domain.queues().enumerate();
-            for (index, queue) in queues().skip(first).chain(queues().take(first)) {
-                if !queue.has_pending() {
-                    continue;
-                }
+            let from_first = domain.pending_queues().skip_while(|(number, _)| *number < first);
+            let others = domain.pending_queues().take_while(|(number, _)| *number < first);
+            for (number, queue) in from_first.chain(others) {
                 let count = |amount| {
                     if !is_kept(queue, domain) {
                         self.backlog.reported.run(amount);
@@ -460,7 +467,7 @@ impl CallbackWorker {
                 }
                 (is_empty, has_run) = (false, true);
                 if now() - begin > BATCH_TIME_LIMIT {
-                    self.first.store(index as u64 + 1, Relaxed);
+                    self.first.store(number as u64 + 1, Relaxed);
                     return true;
                 }
             }
