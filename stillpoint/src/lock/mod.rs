@@ -52,7 +52,8 @@
 //! - A thread spins for some microseconds and yields its CPU before it sleeps, which costs CPU time. While threads
 //!   contend, each yields its CPU every 50 us, unless it waits for a [`Condvar`] now and then, and up to eight times
 //!   before it sleeps. Beside other busy programs, the scheduler lets these run first, for a time slice of some
-//!   milliseconds each. A thread that holds another lock delays its waiters by that time, and a timed wait may take
+//!   milliseconds each. (Threads that were notified shortly before stop to yield for 50 ms when one has lost its CPU for
+//!   that long.) A thread that holds another lock delays its waiters by that time, and a timed wait may take
 //!   as much longer. Threads that have a deadline or a real-time priority do not yield, nor do those that are bound
 //!   to one CPU, except in timed waits.
 //! - A thread that waits for a [`Condvar`] spins for up to twelve microseconds before it sleeps, or for two if more

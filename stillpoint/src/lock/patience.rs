@@ -19,6 +19,12 @@
 //! both on the free CPU, where they fill and drain a queue in turns: several times faster. So a thread that wakes one
 //! that sleeps looks how often it has lost its CPU, while runnable, since it last did so. If that was [`OFTEN`]
 //! within [`WINDOW`], threads do not spin for the time [`PAUSE`].
+//!
+//! Nor do threads then yield for a mutex that they contend for soon after a notification. Each yield leaves the CPU to
+//! the other program for a time slice. If several threads were notified, and all have to arrive before the next
+//! notification, they wait for the slowest. So that time begins also if a yield of such a thread has taken as long as a
+//! time slice: one of these is lost each time. Without other programs yields are short, and many threads that yield
+//! until the mutex is free are faster than if they sleep.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -40,6 +46,10 @@ const SHARED_PAUSE: u32 = 63;
 const OFTEN: u64 = 8;
 const WINDOW: u64 = 10_000_000;
 const PAUSE: u64 = 50_000_000;
+
+/// Nanoseconds of a yield, at least, after which they do so too: a time slice, and longer than many threads take that
+/// only yield to each other.
+const LONG_YIELD: u64 = 2_000_000;
 
 /// Until when no thread spins; 0 if threads do.
 static PAUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
@@ -138,8 +148,16 @@ impl Patience {
     }
 }
 
-/// Returns `true` if no thread is to spin.
-fn is_paused() -> bool {
+/// A thread that was notified shortly before has yielded its CPU between these times.
+pub fn has_yielded(start: u64, end: u64) {
+    // Models have no other programs.
+    if cfg!(not(loom)) && end.saturating_sub(start) >= LONG_YIELD {
+        PAUSED_UNTIL.store(end + PAUSE, Relaxed);
+    }
+}
+
+/// Returns `true` if the CPUs count as used by others.
+pub fn is_paused() -> bool {
     let until = PAUSED_UNTIL.load(Relaxed);
     if until == 0 {
         return false;

@@ -1,5 +1,6 @@
 //! What a thread does before it sleeps or gives up: it spins, then yields its CPU.
 
+use super::patience;
 use super::policy::{SHORT_PAUSES, SPIN_NS};
 use super::waiter::Waiter;
 use crate::sync::{
@@ -24,18 +25,25 @@ impl Yields {
 
     /// Yields the CPU to other threads, if that takes a short time. Returns `true` if so.
     pub fn yield_cpu(&mut self, waiter: &Waiter) -> bool {
-        if self.left == 0 || self.until.is_some_and(|until| now() >= until) {
+        let start = now();
+        if self.left == 0 || self.until.is_some_and(|until| start >= until) {
             return false;
         }
         // A wait with a limit yields also if the thread is bound to one CPU: the wait is bounded anyway, and fails if
         // the holder does not run before its end.
         let may_yield = || has_normal_policy() && (self.until.is_some() || !is_bound());
-        let yields = *self.can_yield.get_or_insert_with(may_yield);
+        let was_notified = waiter.has_slept_lately(start);
+        let yields =
+            !(was_notified && patience::is_paused()) && *self.can_yield.get_or_insert_with(may_yield);
         if yields {
             yield_now();
         }
         // Also if it cannot yield, so as not to find that out at each wait.
-        waiter.has_yielded(now());
+        let end = now();
+        waiter.has_yielded(end);
+        if yields && was_notified {
+            patience::has_yielded(start, end);
+        }
         yields
     }
 
@@ -98,6 +106,25 @@ mod tests {
 
     use super::*;
     use crate::lock::waiter::with;
+
+    #[test]
+    fn notified_thread_does_not_yield_beside_other_programs() {
+        fn yields() -> bool {
+            with(|waiter| Yields::new(1, Some(u64::MAX)).next(waiter))
+        }
+        let check = || {
+            // Whatever other threads do meanwhile.
+            let later = now() + 10_000_000_000;
+            patience::has_yielded(later - 10_000_000, later);
+            assert!(yields(), "it was not notified");
+            with(|waiter| waiter.contends_not_before(u64::MAX));
+            assert!(!yields());
+            // The time is over.
+            patience::has_yielded(0, 10_000_000);
+            assert!(yields());
+        };
+        std::thread::spawn(check).join().expect("the thread");
+    }
 
     #[test]
     fn thread_bound_to_one_cpu_yields_in_waits_with_a_limit_only() {

@@ -191,6 +191,11 @@ impl Waiter {
         self.contends_not_before(time);
     }
 
+    /// Returns `true` if the thread has waited for a condition variable within [`SLEEPER_NS`] before this `time`.
+    pub fn has_slept_lately(&self, time: u64) -> bool {
+        self.contends_since.get() > time
+    }
+
     /// The thread does not count as one that contends before this `time`.
     pub fn contends_not_before(&self, time: u64) {
         self.contends_since.set(self.contends_since.get().max(time));

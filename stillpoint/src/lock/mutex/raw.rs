@@ -22,7 +22,8 @@
 //! - A thread that finds the lock reserved yields, because the head may need its CPU.
 //! - A thread that has spun without success yields, because the holder may need its CPU.
 //!
-//! After [`Policy::YIELDS`] yields of the last two kinds, the thread queues, and parks.
+//! After [`Policy::YIELDS`] yields of the last two kinds, the thread queues, and parks. Beside other busy programs, a
+//! thread that was notified shortly before does not yield (see [`patience`](crate::lock::patience)).
 //!
 //! A thread that yields stands behind all that the scheduler has for its CPU. So threads with a deadline or a
 //! real-time priority do not yield, nor do waits whose time is over. Threads that are bound to one CPU do not either:
