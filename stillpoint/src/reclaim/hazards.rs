@@ -5,7 +5,8 @@
 //! ([`crate::slots::protected`]). If so, the callback goes to the end of one more queue, of those that are *kept*.
 //! The worker takes it through another grace period when there is other work, for `barrier`, or after a second. So
 //! what waits beyond its grace period is what hazard pointers protect: no more values than there are slots. (Of values
-//! without a size, which share one address, it takes some grace periods until that is so: see [`Protected::take`].)
+//! without a size, which share one address, there are soon no more of each type than three times as many as slots with
+//! that address, those that are ready, wait, and have no cookie: see [`Protected::take`].)
 //!
 //! # What is counted
 //!
