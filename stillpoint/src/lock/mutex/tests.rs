@@ -45,7 +45,8 @@ fn threads_that_give_up_and_exit_leave_nodes_for_others() {
         drop(guard);
     });
     assert_eq!(exited(), 0);
-    assert_eq!(AllNodes::alloc().0.len(), CAPACITY - 1);
+    // The other thread gives its node back after the scope.
+    until(|| AllNodes::alloc().0.len() == CAPACITY - 1);
 }
 
 /// Refutes: child-counts-exited-nodes, child-keeps-nodes, child-keeps-pollers, child-remembers-queues
