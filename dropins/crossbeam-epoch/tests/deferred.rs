@@ -10,10 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use ::support::counting::{Counting, allocations, freed};
+use ::support::tracked::Tracked;
 use ::support::until::until;
 use crossbeam_epoch::{self as epoch, Collector, Guard, Owned};
 use support::deadline::deadline;
-use support::{Participant, Participants, Tracked, counter};
+use support::{Participant, Participants, counter};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

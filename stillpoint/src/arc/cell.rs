@@ -98,9 +98,9 @@ impl<T: RefCnt, S: Strategy<T>> ArcCell<T, S> {
     /// Loads the pointer. The guard dereferences to it.
     ///
     /// Executes no atomic read-modify-write while no more than seven guards are in use that the thread has loaded.
-    /// Beyond that a load executes one or several, and takes about six times as long. Beyond 448 such guards of all
-    /// threads it increments the count, and the drop of the guard decrements it. The first load of a thread registers
-    /// it.
+    /// Beyond that a load executes one or several, and takes about six times as long. If it finds no slot, of which
+    /// all threads share 448 for such guards, it increments the count, and the drop of the guard decrements it. The
+    /// first load of a thread registers it.
     ///
     /// In a signal handler: as [`rcu::enter`](crate::rcu#signal-handlers), and the handler must drop the guard before
     /// it returns. [`load_full`](Self::load_full) has no such rule.

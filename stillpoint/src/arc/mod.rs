@@ -52,7 +52,8 @@
 //! the count for each guard that has it. The guard finds that out when it is dropped. With `membarrier`, neither
 //! loading nor dropping executes a fence. They execute an atomic read-modify-write only to load beside more than
 //! seven guards of the thread, and to drop a guard whose value has been replaced. Beside the seven of each thread
-//! the process has 448 slots: loads beyond these increment the count, so that stores look at no more slots.
+//! the process has 448 slots, so that stores look at no more. A load that finds none of them free, where it looks in
+//! a few places, increments the count.
 //!
 //! # Threads, signals, fork
 //!

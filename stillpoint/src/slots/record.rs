@@ -23,11 +23,12 @@
 //! All operations look at a bounded number of slots, but for scans. These look at the active records: of each thread
 //! its own, and those with slots in use. No list of shared records is kept: each scan, and each claim for the next
 //! few records, gives those back that are unused. A thread that needs a slot of a shared record looks for a free one
-//! in the next few before it claims another record. So there are at most about an eighth more records than the slots
-//! that have been in use at once need, besides the threads' own.
+//! in the next few before it claims another record. So where few threads have records, there are at most about an
+//! eighth more than the slots that have been in use at once need, besides the threads' own.
 //!
 //! A table may limit the number of shared records, and thus what a scan costs beyond the threads' own records: above
-//! the limit there is no slot. Threads that exit share their records all the same.
+//! the limit, a thread gets a slot only if one of the next few records has a free one. Among many records of threads,
+//! that often fails although shared records have free slots. Threads that exit share their records all the same.
 
 use core::array;
 use core::cell::Cell;
@@ -186,6 +187,9 @@ impl Records {
             .and_then(try_take)
             .or_else(|| self.look(|_, record| record.find_free().and_then(|_| try_take(record))))
             .or_else(|| {
+                if self.shared.load(Relaxed) >= self.most_shared {
+                    return None;
+                }
                 let may_claim = self.shared.fetch_add(1, Relaxed) < self.most_shared;
                 let claimed = may_claim.then(claim).flatten();
                 if claimed.is_none() {

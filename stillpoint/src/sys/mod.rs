@@ -161,8 +161,12 @@ pub fn write_error(mut text: &[u8]) {
     while !text.is_empty() {
         // SAFETY: the kernel reads the text, which outlives the call.
         let written = checked(|| unsafe { libc::write(2, text.as_ptr().cast(), text.len()) as c_long });
-        let Ok(written @ 1..) = written else { return };
-        text = &text[written as usize..];
+        match written {
+            Ok(written @ 1..) => text = &text[written as usize..],
+            // A signal handler without `SA_RESTART` has run.
+            Err(libc::EINTR) => {}
+            _ => return,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "not every test program uses all of it")]
 
-pub use ::support::{deadline, tracked::Tracked};
+pub use ::support::deadline;
 
 use std::sync::atomic::AtomicUsize;
 use std::thread;
