@@ -19,8 +19,8 @@ type CMutex = Mutex<()>;
 /// `struct sp_rwlock`.
 type CRwLock = RwLock<()>;
 
-// The initializers of the header: zeros, but for the first word of a reader-writer lock, whose gate is `FREE` (33), and
-// its last four bytes, which say that readers count themselves in the gate (word mode).
+// The initializers of the header: zeros, but for the first word of a reader-writer lock, whose gate is `FREE` (33),
+// and its last four bytes, which say that readers count themselves in the gate (word mode).
 const _: () = {
     // SAFETY: they consist of integers, and have no padding.
     unsafe {

@@ -52,8 +52,8 @@
 //! - A thread spins for some microseconds and yields its CPU before it sleeps, which costs CPU time. While threads
 //!   contend, each yields its CPU every 50 us, unless it waits for a [`Condvar`] now and then, and up to eight times
 //!   before it sleeps. Beside other busy programs, the scheduler lets these run first, for a time slice of some
-//!   milliseconds each. (Threads that were notified shortly before stop to yield for 50 ms when one has lost its CPU for
-//!   that long.) A thread that holds another lock delays its waiters by that time, and a timed wait may take
+//!   milliseconds each. (Threads that were notified shortly before stop yielding for 50 ms when one has lost its CPU
+//!   for that long.) A thread that holds another lock delays its waiters by that time, and a timed wait may take
 //!   as much longer. Threads that have a deadline or a real-time priority do not yield, nor do those that are bound
 //!   to one CPU, except in timed waits.
 //! - A thread that waits for a [`Condvar`] spins for up to twelve microseconds before it sleeps, or for two if more
@@ -64,8 +64,8 @@
 //!   has to allow them.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads poll
 //!   the lock, or their condition: each millisecond, or each 0.2 ms times their number if that is longer. Their waits
-//!   have no bound. A thread whose last wait was in vain, and that exits, leaves its place in the queue until the lock
-//!   is next handed to that place. While there are 4,096 of these, timed waits for locks poll.
+//!   have no bound. A thread whose last wait was in vain, and that exits, leaves its place in the queue until the
+//!   lock is next handed to that place. While there are 4,096 of these, timed waits for locks poll.
 //! - If the head of the queue does not run, because of its priority or a quota, threads that arrive get the lock
 //!   after some tens of milliseconds. Threads that are parked behind the head wait until it runs.
 //! - A signal handler may call `try_lock`, and release what it took; nothing else. If a handler waits for a lock, its

@@ -20,10 +20,10 @@
 //! that sleeps looks how often it has lost its CPU, while runnable, since it last did so. If that was [`OFTEN`]
 //! within [`WINDOW`], threads do not spin for the time [`PAUSE`].
 //!
-//! Nor do threads then yield for a mutex that they contend for soon after a notification. Each yield leaves the CPU to
-//! the other program for a time slice. If several threads were notified, and all have to arrive before the next
-//! notification, they wait for the slowest. So that time begins also if a yield of such a thread has taken as long as a
-//! time slice: one of these is lost each time. Without other programs yields are short, and many threads that yield
+//! Nor do threads then yield for a mutex that they contend for soon after a notification. Each yield leaves the CPU
+//! to the other program for a time slice. If several threads were notified, and all have to arrive before the next
+//! notification, they wait for the slowest. So that time begins also if a yield of such a thread has taken as long as
+//! a time slice: one of these is lost each time. Without other programs yields are short, and many threads that yield
 //! until the mutex is free are faster than if they sleep.
 
 use core::cell::Cell;

@@ -1,12 +1,12 @@
-//! How many callbacks, and how many bytes: of one callback, and what an owner has pushed and run since its last report to
-//! the [backlog](super::backlog).
+//! How many callbacks, and how many bytes: of one callback, and what an owner has pushed and run since its last
+//! report to the [backlog](super::backlog).
 //!
 //! # Statistics
 //!
-//! A look at all queues finds no less than waits: each callback that it does not find pushed was pushed after the look
-//! began, and each that it finds run is found pushed too. So it reads all that has run first ([`Reported::all_run`]),
-//! then all that was pushed ([`Reported::all_pushed`]); and an owner reports what it has pushed *before* it takes that
-//! out of its own amount, and what it has run *after* that.
+//! A look at all queues finds no less than waits: each callback that it does not find pushed was pushed after the
+//! look began, and each that it finds run is found pushed too. So it reads all that has run first
+//! ([`Reported::all_run`]), then all that was pushed ([`Reported::all_pushed`]); and an owner reports what it has
+//! pushed *before* it takes that out of its own amount, and what it has run *after* that.
 
 use core::ops::AddAssign;
 // Not of `sync`: whether a caller is throttled does not exist in models.
@@ -173,7 +173,8 @@ impl Unreported {
     }
 }
 
-/// What all owners have reported: what was pushed, and what has run, which may be reported before it is reported pushed.
+/// What all owners have reported: what was pushed, and what has run, which may be reported before it is reported
+/// pushed.
 #[derive(Debug)]
 pub struct Reported {
     pushed: CachePadded<SharedAmount>,

@@ -4,9 +4,9 @@
 //! worker run what is ready. But before a value is freed, the thread looks whether a hazard pointer protects it
 //! ([`crate::slots::protected`]). If so, the callback goes to the end of one more queue, of those that are *kept*.
 //! The worker takes it through another grace period when there is other work, for `barrier`, or after a second. So
-//! what waits beyond its grace period is what hazard pointers protect: no more values than there are slots. (Of values
-//! without a size, which share one address, there are soon no more of each type than three times as many as slots with
-//! that address, those that are ready, wait, and have no cookie: see [`Protected::take`].)
+//! what waits beyond its grace period is what hazard pointers protect: no more values than there are slots. (Of
+//! values without a size, which share one address, there are soon no more of each type than three times as many as
+//! slots with that address, those that are ready, wait, and have no cookie: see [`Protected::take`].)
 //!
 //! # What is counted
 //!
@@ -75,8 +75,8 @@ impl Hazards {
         self.kept.tail() - completed
     }
 
-    /// Returns `true` if the callback frees a value that a hazard pointer protects, and must be kept. Its grace period,
-    /// of `engine`, has ended, and `protected` is empty or was set by this function since then.
+    /// Returns `true` if the callback frees a value that a hazard pointer protects, and must be kept. Its grace
+    /// period, of `engine`, has ended, and `protected` is empty or was set by this function since then.
     #[inline]
     pub fn is_protected(
         &self,

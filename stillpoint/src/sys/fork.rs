@@ -13,8 +13,8 @@
 //! be earlier.
 //!
 //! `exit(3)`, and `dlclose(3)`, take the handlers of an object out of the list, but other objects' destructors and
-//! threads that still run may fork later. With glibc, the library's handlers belong to no object, so they stay, as does
-//! their code ([`super::pin`]).
+//! threads that still run may fork later. With glibc, the library's handlers belong to no object, so they stay, as
+//! does their code ([`super::pin`]).
 //!
 //! # Order
 //!

@@ -1,10 +1,11 @@
 //! Waiting without a node: the thread polls.
 //!
 //! A thread has no node if all are in use, or if a timed wait has left its node behind in the queue of another lock.
-//! A timed wait has none if too many threads have exited and left theirs, or if the thread itself is exiting. A signal handler has none if it has interrupted the use of the thread's node. Such a thread takes the lock
-//! whenever it is free, even if it is reserved, because a handler may have interrupted the head. A thread that waits
-//! for a condition variable checks its condition. Between two attempts it sleeps: the longer, the more threads do so.
-//! All of them together make about `1 / EACH_NS` attempts, so thousands of them leave the CPUs to others.
+//! A timed wait has none if too many threads have exited and left theirs, or if the thread itself is exiting. A
+//! signal handler has none if it has interrupted the use of the thread's node. Such a thread takes the lock whenever
+//! it is free, even if it is reserved, because a handler may have interrupted the head. A thread that waits for a
+//! condition variable checks its condition. Between two attempts it sleeps: the longer, the more threads do so. All
+//! of them together make about `1 / EACH_NS` attempts, so thousands of them leave the CPUs to others.
 
 use super::word::{LOCKED, LockWord, head};
 use crate::lock::nodes::table;
