@@ -53,7 +53,7 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
     fn upsert(&self, key: &K, f: impl FnOnce(Option<&Words>) -> Words) -> Option<V> {
         let (map, hash) = (self.map(), self.hash_of(key));
         map.turn.wait(hash, &mut 0);
-        let old = map.tables.upsert(hash, &encode(key), f, &self.map().rehash(), self.section().borrow());
+        let old = map.tables.upsert(hash, &encode(key), f, &map.rehash(), self.section().borrow());
         attempts::note_change(&map.turn, hash);
         Some(decode(&old?))
     }
@@ -74,7 +74,7 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
     fn remove(&self, key: &K) -> Option<V> {
         let (map, hash) = (self.map(), self.hash_of(key));
         map.turn.wait(hash, &mut 0);
-        let old = map.tables.remove(hash, &encode(key), &self.map().rehash(), self.section().borrow())?;
+        let old = map.tables.remove(hash, &encode(key), &map.rehash(), self.section().borrow())?;
         attempts::note_change(&map.turn, hash);
         Some(decode(&old))
     }

@@ -2,6 +2,19 @@
 
 use std::any::type_name;
 
+/// Calls `check` with a domain of each kind, which has no limits yet.
+macro_rules! in_each_domain {
+    ($check:ident) => {
+        own!(Own);
+        $check(&Own);
+        stillpoint::qsbr_domain! { struct Quiescent; }
+        $check(&Quiescent);
+        hazard::domain! { struct Hazards; }
+        $check(&Hazards);
+        $check(&srcu::Domain::new());
+    };
+}
+
 use stillpoint::{Domain, hazard};
 use support::futures::{Wakes, block_on, poll, waker};
 use support::owner::{busy, section_elsewhere};
@@ -224,13 +237,7 @@ fn call_above_a_limit_that_does_not_block_is_counted() {
         domain.barrier();
         assert!(domain.is_below_limit(), "{name}");
     }
-    own!(Own);
-    check(&Own);
-    stillpoint::qsbr_domain! { struct Quiescent; }
-    check(&Quiescent);
-    hazard::domain! { struct Hazards; }
-    check(&Hazards);
-    check(&srcu::Domain::new());
+    in_each_domain!(check);
 }
 
 #[test]
@@ -248,13 +255,7 @@ fn values_that_are_only_pushed_count_for_the_limit() {
         domain.barrier();
         assert!(domain.is_below_limit(), "{name}");
     }
-    own!(Own);
-    check(&Own);
-    stillpoint::qsbr_domain! { struct Quiescent; }
-    check(&Quiescent);
-    hazard::domain! { struct Hazards; }
-    check(&Hazards);
-    check(&srcu::Domain::new());
+    in_each_domain!(check);
 }
 
 /// Above its limit until the result is dropped.
