@@ -73,6 +73,8 @@ mod bench {
         Fence(worker::Args),
         /// A hash map whose entries come and go.
         Churn(worker::Args),
+        /// A job of a hash map.
+        Jobs(worker::Args),
         /// Stores to an atomic `Arc`.
         Stores(worker::Args),
         /// A part of the report.
@@ -84,6 +86,7 @@ mod bench {
             match self {
                 Self::Fence(args) => Remote::serve(&bench::fence::REMOTES, args),
                 Self::Churn(args) => Remote::serve(bench::map::churn::REMOTES, args),
+                Self::Jobs(args) => bench::map::jobs::serve(args),
                 Self::Stores(args) => Remote::serve(bench::arc::REMOTES, args),
                 Self::Part(args) => report::part::serve(args),
             }

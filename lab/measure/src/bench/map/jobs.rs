@@ -10,20 +10,27 @@
 //!
 //! With a million entries and one thread: `bytes` of an entry, and the CPU time of a get, of an entry of a walk over
 //! all, and of an entry in a `retain` that removes one in 16, with the end of its grace period.
+//!
+//! Each measurement has a worker of its own (see [`harness::worker`]): what a map costs depends on where in the heap
+//! its entries are, and so on the maps that the process had before.
 
+use core::array;
 use std::borrow::Borrow as _;
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
 use super::repeat;
 use crate::peers::counters::{self, Counted, Counters};
 use crate::peers::maps::{self, Key as _, Map, Value};
 use harness::given::cpu_time;
 use harness::memory::allocated;
+use harness::worker::{self, Worker};
 use harness::{Budget, Config, Metric, Plan, Recorder, Report, System};
 
 const CPU: Metric = Metric::nanoseconds("cpu_ns");
@@ -46,6 +53,14 @@ const MILLION: usize = 1_000_000;
 
 type Job = fn(usize, Duration) -> anyhow::Result<[f64; 2]>;
 const JOBS: [&str; 5] = ["count", "words", "cache", "cache-strings", "churn"];
+
+/// A request to a worker: one for each process.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum Request {
+    /// A job by its index, the number of threads, and the time.
+    Job(usize, usize, Duration),
+    Million,
+}
 
 /// What a system can do: the jobs, and a million entries.
 struct Jobs {
@@ -73,28 +88,32 @@ macro_rules! all {
     };
 }
 
-/// Runs the bench.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
-    let jobs = [
+const COPY: Jobs = Jobs {
+    jobs: [
         Some(count::<counters::CopyMap> as Job),
         None,
         Some(cache::<u64, maps::CopyMap>),
         None,
         Some(churn::<maps::CopyMap>),
-    ];
-    let copy = Jobs { jobs, million: Some(million::<maps::CopyMap>) };
-    let mut systems = [
-        all!(Stillpoint),
-        counters::<counters::StillpointAtomic<u64>, counters::StillpointAtomic<str>>(),
-        System { name: <maps::CopyMap as Map>::NAME, measure: copy },
-        all!(Papaya),
-        counters::<counters::PapayaAtomic<u64>, counters::PapayaAtomic<str>>(),
-        all!(Dashmap),
-        all!(Scc),
-        all!(SccIndex),
-        all!(Locked),
-    ];
-    let mut recorder = Recorder::new("map");
+    ],
+    million: Some(million::<maps::CopyMap>),
+};
+
+const SYSTEMS: [System<Jobs>; 9] = [
+    all!(Stillpoint),
+    counters::<counters::StillpointAtomic<u64>, counters::StillpointAtomic<str>>(),
+    System { name: <maps::CopyMap as Map>::NAME, measure: COPY },
+    all!(Papaya),
+    counters::<counters::PapayaAtomic<u64>, counters::PapayaAtomic<str>>(),
+    all!(Dashmap),
+    all!(Scc),
+    all!(SccIndex),
+    all!(Locked),
+];
+
+/// Runs the bench.
+pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+    let (mut systems, mut recorder) = (SYSTEMS, Recorder::new("map"));
     let cells: Vec<_> = (0..JOBS.len()).flat_map(|job| THREADS.map(|threads| (job, threads))).collect();
     Plan::new(budget.share(0.7), 100, &cells, &mut systems, [&CPU, &LONGEST]).run(
         &mut recorder,
@@ -102,19 +121,35 @@ pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
             system.measure.jobs[job]?;
             Some(Config::new([("job", JOBS[job].into()), ("threads", threads.into())]))
         },
-        |&(job, threads), system, slice| match system.measure.jobs[job] {
-            Some(measure) => measure(threads, slice),
-            None => Ok([f64::NAN; 2]),
-        },
+        |&(job, threads), system, slice| ask(system.name, Request::Job(job, threads, slice)),
     )?;
     let rounds = budget.rounds.or(Some(3));
     Plan::new(Budget { rounds, ..budget.share(0.3) }, 1, &[()], &mut systems, [&BYTES, &GET, &WALK, &RETAIN])
         .run(
             &mut recorder,
             |(), system| system.measure.million.map(|_| Config::new([("size", MILLION.into())])),
-            |(), system, _| Ok(system.measure.million.map_or([f64::NAN; 4], |measure| measure())),
+            |(), system, _| ask(system.name, Request::Million),
         )?;
     Ok(Report::new(&recorder, Vec::new()))
+}
+
+/// Has a worker measure.
+fn ask<const N: usize>(system: &str, request: Request) -> anyhow::Result<[f64; N]> {
+    // JSON has no NaN.
+    let answer: Vec<Option<f64>> = Worker::start(&["jobs", system], None)?.measure(&request)?;
+    Ok(array::from_fn(|at| answer[at].unwrap_or(f64::NAN)))
+}
+
+/// Runs the worker.
+pub fn serve(args: &worker::Args) -> anyhow::Result<()> {
+    let system = SYSTEMS.into_iter().find(|system| system.name == args.name).context("no such system")?;
+    let measure = |request| match request {
+        Request::Job(job, threads, time) => {
+            Ok(system.measure.jobs[job].context("no such job")?(threads, time)?.to_vec())
+        }
+        Request::Million => Ok(system.measure.million.context("it has no million")?().to_vec()),
+    };
+    worker::serve(None, measure)
 }
 
 /// Random numbers, the same for all systems. Threads begin at different places.
@@ -195,6 +230,9 @@ fn churn<M: Map>(threads: usize, slice: Duration) -> anyhow::Result<[f64; 2]> {
 /// Returns the bytes of an entry, and the nanoseconds of a get, of an entry of a walk, and of one in a `retain`.
 fn million<M: Map>() -> [f64; 4] {
     let barrier = || stillpoint::Domain::barrier(&stillpoint::rcu::Global);
+    // The stack of the library's worker, which is mapped as a whole and hardly touched, is no part of a map.
+    stillpoint::rcu::call(|| ());
+    barrier();
     let (map, before) = (M::default(), allocated());
     (0..MILLION).for_each(|number| map.insert(u64::with_number(number), number as u64));
     barrier();

@@ -14,7 +14,7 @@
 //! all that.
 
 pub mod churn;
-mod jobs;
+pub mod jobs;
 mod latency;
 mod load;
 mod memory;
