@@ -71,10 +71,8 @@ mod bench {
     pub(crate) enum Worker {
         /// A process-wide fence.
         Fence(worker::Args),
-        /// A hash map whose entries come and go.
-        Churn(worker::Args),
-        /// A job of a hash map.
-        Jobs(worker::Args),
+        /// A hash map.
+        Map(worker::Args),
         /// Stores to an atomic `Arc`.
         Stores(worker::Args),
         /// A part of the report.
@@ -85,8 +83,7 @@ mod bench {
         pub(crate) fn serve(&self) -> anyhow::Result<()> {
             match self {
                 Self::Fence(args) => Remote::serve(&bench::fence::REMOTES, args),
-                Self::Churn(args) => Remote::serve(bench::map::churn::REMOTES, args),
-                Self::Jobs(args) => bench::map::jobs::serve(args),
+                Self::Map(args) => bench::map::systems::serve(args),
                 Self::Stores(args) => Remote::serve(bench::arc::REMOTES, args),
                 Self::Part(args) => report::part::serve(args),
             }

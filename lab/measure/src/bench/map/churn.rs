@@ -4,18 +4,17 @@
 //! Each thread has its own keys, and a share of the entries. A step inserts a key, and removes the one that was
 //! inserted longest ago. The keys exist before; an insertion of a `String` clones it.
 //!
-//! Each measurement has a worker of its own (see [`harness::worker`]), because the kernel counts the peak memory of a
-//! process for all of its life.
+//! Each measurement has a worker of its own also because the kernel counts the peak memory of a process for all of
+//! its life.
 
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde::{Deserialize, Serialize};
 
 use super::repeat;
-use crate::peers::maps::{CopyMap, Dashmap, Key, Locked, Map, Papaya, Scc, Stillpoint};
-use harness::worker::{Remote, Worker};
-use harness::{Budget, Config, Metric, Plan, Recorder, System, memory};
+use super::systems::{self, Measures, Request, SYSTEMS};
+use crate::peers::maps::{Key, Map};
+use harness::{Budget, Config, Metric, Plan, Recorder, memory};
 
 /// CPU time of a step, and the time between two steps, whichever threads make them.
 const STEP: Metric = Metric::nanoseconds("churn_ns");
@@ -28,64 +27,38 @@ const ENTRIES: usize = 1 << 16;
 
 const THREADS: [usize; 2] = [1, 2];
 
-/// A request to a worker: one for each process.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Load {
-    keys: String,
-    threads: usize,
-    time: Duration,
-}
-
 /// Nanoseconds of CPU time of a step, and between two steps; the most bytes.
-type Answer = [f64; 3];
-
-const fn remote<S: Map<String>, N: Map>() -> Remote<Load, Answer> {
-    Remote { system: N::NAME, name: N::NAME, backend: None, measure: measure_in_worker::<S, N> }
-}
-
-/// All systems of this build.
-pub const REMOTES: &[Remote<Load, Answer>] = &[
-    remote::<Stillpoint<String>, Stillpoint>(),
-    // With numbers only.
-    remote::<Stillpoint<String>, CopyMap>(),
-    remote::<Papaya<String>, Papaya>(),
-    remote::<Dashmap<String>, Dashmap>(),
-    remote::<Scc<String>, Scc>(),
-    remote::<Locked<String>, Locked>(),
-];
+pub type Churn = fn(usize, Duration) -> anyhow::Result<[f64; 3]>;
 
 /// Records cost and memory of the steps.
-pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    [u64::NAME, String::NAME].into_iter().try_for_each(|keys| with_keys(keys, budget.share(0.5), recorder))
+pub fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
+    for (keys, strings) in [(u64::NAME, false), (String::NAME, true)] {
+        Plan::new(budget.share(0.5), 250, &THREADS, &mut SYSTEMS.clone(), [&STEP, &WALL, &PEAK]).run(
+            recorder,
+            |&threads, system| {
+                let Measures { numbers, strings: of_strings, .. } = system.measure;
+                let is_measured = if strings { of_strings.is_some() } else { numbers.is_some() };
+                is_measured.then(|| {
+                    Config::new([
+                        ("keys", keys.into()),
+                        ("threads", threads.into()),
+                        ("size", ENTRIES.into()),
+                    ])
+                })
+            },
+            |&threads, system, time| systems::measure(system.name, Request::Churn(strings, threads, time)),
+        )?;
+    }
+    Ok(())
 }
 
-fn with_keys(keys: &'static str, budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    let remotes = REMOTES.iter().filter(|remote| keys == u64::NAME || remote.name != CopyMap::NAME);
-    let mut systems: Vec<_> =
-        remotes.map(|remote| System { name: remote.system, measure: remote.name }).collect();
-    Plan::new(budget, 250, &THREADS, &mut systems, [&STEP, &WALL, &PEAK]).run(
-        recorder,
-        |&threads, _| {
-            Some(Config::new([("keys", keys.into()), ("threads", threads.into()), ("size", ENTRIES.into())]))
-        },
-        |&threads, system, time| {
-            let mut worker = Worker::start(&["churn", system.measure], None)?;
-            worker.measure(&Load { keys: keys.to_owned(), threads, time })
-        },
-    )
-}
-
-fn measure_in_worker<S: Map<String>, N: Map>(load: Load) -> anyhow::Result<Answer> {
-    if load.keys == u64::NAME { run::<u64, N>(&load) } else { run::<String, S>(&load) }
-}
-
-fn run<K: Key, M: Map<K>>(load: &Load) -> anyhow::Result<Answer> {
-    let share = ENTRIES / load.threads;
+pub fn run<K: Key, M: Map<K>>(threads: usize, time: Duration) -> anyhow::Result<[f64; 3]> {
+    let share = ENTRIES / threads;
     // Twice as many as there are at a time.
     let keys: Vec<K> = (0..2 * ENTRIES).map(K::with_number).collect();
     let resident = || memory::resident().context("the kernel does not say how much memory is resident");
     let (before, map) = (resident()?, &M::default());
-    let [cpu, wall] = repeat(load.threads, load.time, |number| {
+    let [cpu, wall] = repeat(threads, time, |number| {
         let keys = &keys[2 * share * number..][..2 * share];
         keys[..share].iter().for_each(|key| map.insert(key.clone(), 0));
         // Inserts a key, and removes the one that was inserted as many steps ago as there are entries.

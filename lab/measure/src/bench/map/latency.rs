@@ -16,7 +16,7 @@ const STAY: usize = 1 << 14;
 const COME: usize = 15 * STAY;
 
 /// Returns the 99.9th percentile of gets of entries that stay, in nanoseconds.
-pub(super) fn run<M: Map>(resizes: bool, slice: Duration) -> anyhow::Result<f64> {
+pub fn run<M: Map>(resizes: bool, slice: Duration) -> anyhow::Result<f64> {
     let (map, controls, cpus) = (M::default(), Controls::default(), pin::allowed()?);
     (0..STAY).for_each(|number| map.insert(u64::with_number(number), 0));
     let (first, last) = (cpus[0], cpus[cpus.len() - 1]);

@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
 use super::repeat;
 use crate::peers::maps::{Key as _, Map};
@@ -14,17 +15,17 @@ use harness::Config;
 const OPERATIONS: usize = 64;
 
 /// A mix of operations.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cell {
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Cell {
     /// Percentage of gets.
-    pub(super) reads: u32,
-    pub(super) threads: usize,
+    pub reads: u32,
+    pub threads: usize,
     /// Entries of the map.
-    pub(super) size: usize,
+    pub size: usize,
 }
 
 impl Cell {
-    pub(super) fn config(self) -> Config {
+    pub fn config(self) -> Config {
         Config::new([
             ("reads", self.reads.into()),
             ("threads", self.threads.into()),
@@ -40,7 +41,7 @@ impl Cell {
 
 /// The maps of a system, by size, and whether they change.
 #[derive(Debug)]
-pub(super) struct Maps<M>(BTreeMap<(usize, bool), M>);
+pub struct Maps<M>(BTreeMap<(usize, bool), M>);
 
 impl<M> Default for Maps<M> {
     fn default() -> Self {
@@ -48,8 +49,17 @@ impl<M> Default for Maps<M> {
     }
 }
 
+/// Runs cells.
+pub type Load = dyn FnMut(Cell, Duration) -> anyhow::Result<[f64; 2]>;
+
+impl<M: Map> Maps<M> {
+    pub fn into_load(mut self) -> Box<Load> {
+        Box::new(move |cell, slice| run(&mut self, cell, slice))
+    }
+}
+
 /// Runs a cell. Returns the nanoseconds of CPU time of an operation, and those between two operations.
-pub(super) fn run<M: Map>(maps: &mut Maps<M>, cell: Cell, slice: Duration) -> anyhow::Result<[f64; 2]> {
+fn run<M: Map>(maps: &mut Maps<M>, cell: Cell, slice: Duration) -> anyhow::Result<[f64; 2]> {
     let map = maps.0.entry((cell.size, cell.reads < 100)).or_insert_with(|| {
         let map = M::default();
         let step = cell.universe() / cell.size;

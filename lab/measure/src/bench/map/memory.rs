@@ -9,7 +9,7 @@ use crate::peers::maps::{Key as _, Map};
 
 /// Returns the bytes of an entry, the mean of maps of several sizes (not a number without glibc), and the nanoseconds
 /// of the longest insertion: a map that moves all entries at once when it grows lets one wait.
-pub(super) fn run<M: Map>() -> [f64; 2] {
+pub fn run<M: Map>() -> [f64; 2] {
     const SIZES: usize = 8;
     let mut longest = Duration::ZERO;
     let of_size = |eighth: usize| {

@@ -12,22 +12,27 @@
 //! Keys and values are 8 bytes, but for the `String` keys of a churn. All maps have the same hasher.
 //! `stillpoint-copy` is the map whose pairs are copied. `--cells jobs` measures what people do with maps, in place of
 //! all that.
+//!
+//! Each measurement has a worker of its own (see [`harness::worker`]; those of `op_ns` share one for each system):
+//! what a map costs depends on where in the heap its entries are, and so on the maps that the process had before.
 
-pub mod churn;
-pub mod jobs;
+mod churn;
+mod jobs;
 mod latency;
 mod load;
 mod memory;
+pub mod systems;
 
 use std::time::Duration;
 
 use anyhow::bail;
 
-use crate::peers::maps::{CopyMap, Dashmap, Locked, Map, Papaya, Scc, SccIndex, Stillpoint};
+use crate::peers::maps::{Map as _, SccIndex};
 use harness::controls::{Controls, join_all, spawn_all};
 use harness::given::cpu_time;
 use harness::{Budget, Config, Metric, Plan, Recorder, Report, System, pin};
-use load::{Cell, Maps};
+use load::Cell;
+use systems::{Request, SYSTEMS};
 
 const OP: Metric = Metric::nanoseconds("op_ns");
 const WALL: Metric = Metric::nanoseconds("wall_ns");
@@ -39,19 +44,6 @@ const LONGEST: Metric = Metric::nanoseconds("insert_max_ns");
 const SIZES: [usize; 2] = [1 << 10, LARGE];
 const LARGE: usize = 1 << 20;
 
-/// The measurements of a system, and its maps.
-struct Measures {
-    load: Box<dyn FnMut(Cell, Duration) -> anyhow::Result<[f64; 2]>>,
-    latency: fn(bool, Duration) -> anyhow::Result<f64>,
-    memory: fn() -> [f64; 2],
-}
-
-fn system<M: Map>() -> System<Measures> {
-    let mut maps = Maps::<M>::default();
-    let load = Box::new(move |cell, slice| load::run(&mut maps, cell, slice));
-    System { name: M::NAME, measure: Measures { load, latency: latency::run::<M>, memory: memory::run::<M> } }
-}
-
 /// Runs the bench.
 pub fn run(budget: Budget) -> anyhow::Result<Report> {
     match budget.cells {
@@ -59,24 +51,19 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
         Some(_) => bail!("no such cells; there are jobs"),
         None => {}
     }
-    let mut systems = [
-        system::<Stillpoint>(),
-        system::<CopyMap>(),
-        system::<Papaya>(),
-        system::<Dashmap>(),
-        system::<Scc>(),
-        system::<SccIndex>(),
-        system::<Locked>(),
-    ];
+    let mut systems: Vec<_> = SYSTEMS.into_iter().filter(|system| system.measure.numbers.is_some()).collect();
     let mut recorder = Recorder::new("map");
     let threads = SIZES.into_iter().flat_map(|size| [(size, 1), (size, 4)]);
     let cell = |(size, threads)| [100, 98, 90].map(|reads| Cell { reads, threads, size });
     let cells: Vec<_> = threads.flat_map(cell).collect();
-    Plan::new(budget.share(0.6), 50, &cells, &mut systems, [&OP, &WALL]).run(
+    let worker = |&System { name, .. }: &_| Ok(System { name, measure: systems::start(name)? });
+    let mut workers = systems.iter().map(worker).collect::<anyhow::Result<Vec<_>>>()?;
+    Plan::new(budget.share(0.6), 50, &cells, &mut workers, [&OP, &WALL]).run(
         &mut recorder,
         |cell, _| Some(cell.config()),
-        |cell, system, slice| (system.measure.load)(*cell, slice),
+        |cell, worker, slice| systems::measure_in(&mut worker.measure, Request::Load(*cell, slice)),
     )?;
+    drop(workers);
     Plan::new(budget.share(0.12), 150, &[false, true], &mut systems, [&P999]).run(
         &mut recorder,
         |&resizes, system| {
@@ -84,13 +71,13 @@ pub fn run(budget: Budget) -> anyhow::Result<Report> {
             let replaces = resizes || system.name != SccIndex::<u64>::NAME;
             replaces.then(|| Config::new([("resizes", u32::from(resizes).into())]))
         },
-        |&resizes, system, slice| Ok([(system.measure.latency)(resizes, slice)?]),
+        |&resizes, system, slice| systems::measure(system.name, Request::Latency(resizes, slice)),
     )?;
     let once = Budget { rounds: Some(1), ..budget.share(0.03) };
     Plan::new(once, 1, &[()], &mut systems, [&BYTES, &LONGEST]).run(
         &mut recorder,
         |(), _| Some(Config::new([("size", LARGE.into())])),
-        |(), system, _| Ok((system.measure.memory)()),
+        |(), system, _| systems::measure(system.name, Request::Memory),
     )?;
     churn::measure(budget.share(0.25), &mut recorder)?;
     Ok(Report::new(&recorder, Vec::new()))
