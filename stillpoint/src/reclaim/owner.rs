@@ -11,6 +11,7 @@
 //! may of its own queue, wakes the worker, and blocks. A caller inside a section does so when it leaves the outermost
 //! one (`ReaderSet::defer_to_exit`), as most code that links nodes retires inside sections only.
 
+use core::cell::Cell;
 use core::mem;
 use core::task::Waker;
 
@@ -30,7 +31,7 @@ use crate::reclaim::pool::state::Submitted;
 #[cfg(not(loom))]
 use crate::reclaim::queue::PushAction;
 use crate::reclaim::queue::front::BLOCK;
-use crate::reclaim::queue::{Pending, Queue, STEP};
+use crate::reclaim::queue::{Pending, Queue, STEP, try_heavy};
 use crate::reclaim::worker::start_worker;
 use crate::reclaim::worker::state::CallbackWorker;
 use crate::slots::protected::Protected;
@@ -117,7 +118,11 @@ impl CallbackWorker {
     pub(super) fn run_own(&self, queue: &Queue, domain: &dyn RawDomain, limit: u64) {
         let runner = self.runner(domain);
         let run = |callback, protected: &mut Option<Protected>| runner.run(callback, protected);
-        queue.run_local(limit, runner.engine, run);
+        if queue.run_local(limit, runner.engine, run) {
+            // The worker may sleep for readers that wait for the barrier.
+            step!("reclaimed-without-notify", self.progress.notify_all());
+            step!("reclaimed-without-wake", poller::wake(self.advance_rounds(domain)));
+        }
     }
 
     /// Reports to the backlog what the owner of the queue has pushed and run. Also when the thread exits, so that
@@ -231,7 +236,14 @@ impl CallbackWorker {
 
     /// Blocks until all callbacks have run that were pushed before.
     pub fn barrier(&self, domain: &dyn RawDomain) -> Result<(), Denied> {
-        let mark = |queue| (queue, Queue::tail(queue));
+        let is_awaited = Cell::new(false);
+        let mark = |queue| (queue, Queue::await_tail(queue, || is_awaited.set(true)));
+        let fence_if_awaited = || {
+            if is_awaited.take() {
+                // Pairs with the light fence in `Queue::run_local`.
+                step!("awaited-without-fence", try_heavy());
+            }
+        };
         let (mut marks, mut has_memory) = (Vec::new(), true);
         for queue in domain.queues() {
             has_memory = marks.try_reserve(1).is_ok();
@@ -249,6 +261,7 @@ impl CallbackWorker {
             step!("kept-not-expedited", hazards.expedite());
         }
         for (queue, mark) in marks.into_iter().chain(unmarked) {
+            fence_if_awaited();
             if queue.completed() >= mark {
                 continue;
             }

@@ -27,8 +27,8 @@
 //! 2. While `running` is set, the poller or one that takes its place takes the lock again before it stops, and it
 //!    stops only if no future waits and all started grace periods have ended. A thread that leaves a waker or starts
 //!    a grace period, and finds `running` clear, sets it and submits the poller.
-//! 3. The worker looks at the round after it has run callbacks, and a future after it has become one: the second of
-//!    the two finds that the round has ended. While there is a round, the worker is urgent, and there is one, or a
+//! 3. The worker looks at the round after it has run callbacks, an owner if it has run some that are awaited, and a
+//!    future after it has become one: the last of these finds that the round has ended. While there is a round, the worker is urgent, and there is one, or a
 //!    domain that is parked and will have one: the thread whose future finds none provides it.
 //! 4. A waker leaves the map when what it waits for has ended, when its future is dropped, or when it is dismissed.
 //!    So a future that has an id, is not in the map and whose wait has not ended, was dismissed.
@@ -47,7 +47,7 @@ use super::callback::wake_all;
 use super::hazards::Hazards;
 use super::pool;
 use super::pool::state::Task;
-use super::queue::Queue;
+use super::queue::{Queue, try_heavy};
 use crate::grace_period::engine::{Denied, GpCookie};
 use crate::readers::any::AnyEngine;
 use crate::sync::ordered::OrderedMap;
@@ -329,6 +329,8 @@ struct Round {
     marks: Vec<u64>,
     /// How often the queues must reach new marks afterwards.
     passes_left: u32,
+    /// No thread has looked at the queues after the heavy fence that follows the marks, if one must.
+    is_awaited: bool,
 }
 
 /// Returns how often the queues must reach marks: what a hazard pointer protected before a barrier may be found by
@@ -353,7 +355,7 @@ pub fn wake(wakers: Vec<Waker>) {
 impl Round {
     fn begin_pass<'a>(&mut self, queues: impl Iterator<Item = &'a Queue>, hazards: Option<&Hazards>) {
         self.passes_left -= 1;
-        self.marks = queues.map(Queue::tail).collect();
+        self.marks = queues.map(|queue| queue.await_tail(|| self.is_awaited = true)).collect();
         if let Some(hazards) = hazards {
             hazards.expedite();
         }
@@ -425,7 +427,14 @@ impl BarrierRounds {
         loop {
             if let Some(round) = &mut waiters.state.round {
                 if !round.has_ended(&queues, hazards) {
-                    break;
+                    if !mem::take(&mut round.is_awaited) {
+                        break;
+                    }
+                    drop(waiters);
+                    // Pairs with the light fence in `Queue::run_local`.
+                    step!("round-without-fence", try_heavy());
+                    waiters = self.0.lock();
+                    continue;
                 }
                 let last = round.last;
                 waiters.state = Rounds { done: last, round: None };
@@ -440,7 +449,8 @@ impl BarrierRounds {
             urgent.fetch_add(1, Relaxed);
             // Relaxed: ids are given out under the lock.
             let last = self.0.last_id.load(Relaxed);
-            let mut round = Round { last, marks: Vec::new(), passes_left: passes(hazards) };
+            let mut round =
+                Round { last, marks: Vec::new(), passes_left: passes(hazards), is_awaited: false };
             round.begin_pass(queues(), hazards);
             waiters.state.round = Some(round);
         }

@@ -297,6 +297,7 @@ macro_rules! interruptible_integer {
             fetch_add(value: $value; order) -> $value;
             fetch_sub(value: $value; order) -> $value;
             fetch_or(value: $value; order) -> $value;
+            fetch_max(value: $value; order) -> $value;
             fetch_and(value: $value; order) -> $value;
             compare_exchange(old: $value, new: $value; success, failure) -> Result<$value, $value>;
         ]);

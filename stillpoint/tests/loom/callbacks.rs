@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use self::domain::{ABSENT, Domain, Kind, Kind::*};
 use crate::own::Own;
+use stillpoint::reclaim::backlog::Limits;
 use stillpoint::sync::event_count::EventCount;
 use stillpoint::sync::model::set_now;
 use support::model::*;
@@ -177,6 +178,23 @@ fn throttled_caller_wakes_when_another_owner_reclaims() {
         };
         domain.race_owners(call, move |domain| domain.flush(own));
         assert_eq!(domain.count(0), 2);
+    });
+}
+
+/// Another owner has run all that waits, and has not reported it.
+/// Refutes: idle-without-notify
+#[test]
+fn throttled_caller_goes_on_when_the_worker_finds_nothing() {
+    check(0, 1, || {
+        let domain = Domain::new();
+        let own = two_free(&domain);
+        domain.callbacks().set_limits(Limits { count: 0, ..Limits::default() });
+        let wait = |domain: &Domain| _ = domain.callbacks().throttle_above_limit(None, domain);
+        domain.race(wait, move |domain| {
+            domain.reclaim_some(own);
+            domain.reclaim_some(own);
+        });
+        domain.join();
     });
 }
 

@@ -36,7 +36,7 @@ fn run_round(state: &State, own: Own) {
 
 /// The owner runs what it may run.
 fn run_local(state: &State, own: Own) {
-    own.queue.run_local(u64::MAX, &state.core.engine, run_ready);
+    _ = own.queue.run_local(u64::MAX, &state.core.engine, run_ready);
 }
 
 /// Refutes: Queue::push:Release

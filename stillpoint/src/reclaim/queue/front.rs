@@ -25,6 +25,8 @@ pub const CLAIMED: u32 = 1;
 pub struct Front {
     pub claim: AtomicU32,
     pub completed: AtomicU64,
+    /// The last position that a barrier waits for. Barriers raise it.
+    pub awaited: AtomicU64,
     pub ready_end: AtomicU64,
     pub waiting_end: AtomicU64,
     /// When the ready and the waiting callbacks were assigned their cookie: nanoseconds of [`now`].
@@ -51,6 +53,7 @@ impl Front {
             Self {
                 claim: AtomicU32::new(FREE),
                 completed: AtomicU64::new(0),
+                awaited: AtomicU64::new(0),
                 ready_end: AtomicU64::new(0),
                 waiting_end: AtomicU64::new(0),
                 ready_since: AtomicU64::new(0),
@@ -67,8 +70,8 @@ impl Front {
     /// The calling thread is the only one in the process, as after a fork, and inside none of these methods.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self) {
-        let Self { completed, ready_end, waiting_end, claim, consumer, .. } = self;
-        [completed, ready_end, waiting_end].iter().for_each(|position| position.store(0, Relaxed));
+        let Self { completed, awaited, ready_end, waiting_end, claim, consumer, .. } = self;
+        [completed, awaited, ready_end, waiting_end].iter().for_each(|position| position.store(0, Relaxed));
         // SAFETY: threads of the parent that had claimed the front do not exist here. Not dropped: one may have been
         // changing it.
         consumer.with_mut(|consumer| unsafe { consumer.write(Consumer::NEW) });

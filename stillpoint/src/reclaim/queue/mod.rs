@@ -37,6 +37,7 @@
 //! | `worker_end` | owner | the position after the last callback that the owner must not run |
 //! | `unreported` | owner | what the owner has pushed and run since its last report to the backlog |
 //! | `completed` | consumer | callbacks that have run |
+//! | `awaited` | barriers | callbacks that a barrier waits for, or has waited for |
 //! | `claim` | all | [`FREE`] or [`CLAIMED`] |
 //! | others | consumer | as shown |
 //!
@@ -58,7 +59,10 @@
 
 pub mod front;
 
+use std::panic::catch_unwind;
+
 use self::front::{BLOCK, Block, CLAIMED, Claim, FREE, Front, OwnerBlocks};
+use crate::fence::{heavy, light};
 use crate::grace_period::engine::GpCookie;
 use crate::readers::any::AnyEngine;
 use crate::reclaim::amount::{Amount, Reported, Unreported};
@@ -102,6 +106,12 @@ pub enum Pending {
     Kept,
     /// Callbacks that are to run soon.
     Urgent,
+}
+
+/// A heavy fence, before a look at what owners have done. If the kernel denies it, what an owner does at this moment
+/// may be seen by the next look only.
+pub fn try_heavy() {
+    if cfg!(loom) { heavy() } else { _ = catch_unwind(heavy) }
 }
 
 /// See the [module](self).
@@ -173,6 +183,21 @@ impl Queue {
     /// Returns `true` if a callback has not run.
     pub fn has_pending(&self) -> bool {
         self.completed() < self.tail()
+    }
+
+    /// Returns how many callbacks must have run for a barrier that begins. Calls `awaits` if the owner may run the
+    /// last of them: then the barrier executes a heavy fence, and looks at `completed`, before it waits. See
+    /// [`run_local`](Self::run_local).
+    pub fn await_tail(&self, awaits: impl FnOnce()) -> u64 {
+        let tail = self.tail();
+        // Relaxed: written before the `tail` that was acquired, or for a callback behind it.
+        let owner_may_run_last = self.owner.worker_end.load(Relaxed) != tail;
+        if owner_may_run_last && self.completed() < tail {
+            // Relaxed: ordered by the fences, as in `run_local`.
+            self.front.awaited.fetch_max(tail, Relaxed);
+            awaits();
+        }
+        tail
     }
 
     /// Appends a callback.
@@ -331,15 +356,27 @@ impl Queue {
     }
 
     /// For the owner: runs ready callbacks that it may run, at most `limit`, by `run`, and assigns a cookie to
-    /// others.
-    pub fn run_local(&self, limit: u64, engine: &AnyEngine, run: impl Fn(Callback, &mut Option<Protected>)) {
+    /// others. Returns `true` if a barrier may wait for what has run.
+    ///
+    /// Either the light fence precedes the heavy one of a barrier, which then finds that the callbacks have run, or
+    /// this finds that they are awaited.
+    #[must_use]
+    pub fn run_local(
+        &self,
+        limit: u64,
+        engine: &AnyEngine,
+        run: impl Fn(Callback, &mut Option<Protected>),
+    ) -> bool {
         // The worker has the claim, or this thread itself: a destructor that it runs here may defer something.
-        let Some(claim) = self.try_claim() else { return };
-        claim.with(|consumer| consumer.advance(&self.front, engine));
+        let Some(claim) = self.try_claim() else { return false };
+        let first = claim.with(|consumer| {
+            consumer.advance(&self.front, engine);
+            consumer.next
+        });
         // SAFETY: this is the owner, and the consumer gives up the block (4).
         let keep = |block| unsafe { self.owner.blocks.keep(block) };
         let count = |amount: Amount| self.owner.unreported.run(amount);
-        claim.run(
+        let has_run = claim.run(
             (&self.owner.blocks, engine.id()),
             [limit, u64::MAX],
             |callback| !callback.may_run_on_owner(),
@@ -353,6 +390,11 @@ impl Queue {
             consumer.accelerate(&self.front, engine, || self.tail());
         });
         claim.release();
+        if !has_run {
+            return false;
+        }
+        light();
+        self.front.awaited.load(Relaxed) > first
     }
 
     /// Returns when the oldest callback that has not run was assigned its cookie, if it was: nanoseconds of [`now`].

@@ -60,14 +60,14 @@ use super::hazards::Hazards;
 use super::poller;
 use super::pool;
 use super::pool::state::Submitted;
-use super::queue::Pending;
 use super::queue::front::ASSESSMENT_INTERVAL;
+use super::queue::{Pending, try_heavy};
 use crate::grace_period::engine::{Denied, GpCookie};
 use crate::readers::any::AnyEngine;
 use crate::slots::protected::Protected;
 use crate::sync::{Ordering::*, now, step};
 use found::is_kept;
-use state::{CallbackWorker, GoIdle, IDLE, PARKED, RETRYING, try_heavy};
+use state::{CallbackWorker, GoIdle, IDLE, PARKED, RETRYING};
 
 /// Nanoseconds between the beginnings of two rounds, and after a grace period of another leader: so a writer costs
 /// the readers a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much
@@ -338,7 +338,7 @@ impl CallbackWorker {
         let has_work = || self.left(domain) != Pending::None;
         let result = self.state.leave_running(IDLE, try_heavy, &has_work);
         if result == GoIdle::Idle {
-            // Owners may have run what a barrier waits for.
+            // A throttled caller goes on, although owners have not reported what they have run.
             step!("run-without-notify", step!("idle-without-notify", self.progress.notify_all()));
             step!("round-not-ended", poller::wake(self.advance_rounds(domain)));
         }

@@ -31,10 +31,9 @@
 use core::num::NonZeroU32;
 // Not of `sync`: no decision depends on the words of `Slice`, so models need not have them.
 use core::sync::atomic::{AtomicU32 as Unmodelled32, AtomicU64 as Unmodelled};
-use std::panic::catch_unwind;
 use std::time::Duration;
 
-use crate::fence::{heavy, light};
+use crate::fence::light;
 use crate::grace_period::detector::Tried;
 use crate::reclaim::backlog::Backlog;
 use crate::reclaim::limited::LimitWaiters;
@@ -171,11 +170,6 @@ impl WorkerState {
             Err(_) => GoIdle::WorkFound,
         }
     }
-}
-
-/// A heavy fence. If the kernel denies it, a callback that is pushed at this moment may wait for the next one.
-pub(super) fn try_heavy() {
-    if cfg!(loom) { heavy() } else { _ = catch_unwind(heavy) }
 }
 
 /// The worker that runs callbacks, and what the threads that wait for it share with it: see [`super`].

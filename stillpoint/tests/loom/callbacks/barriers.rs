@@ -5,7 +5,7 @@ use stillpoint::grace_period::engine::Denied;
 use stillpoint::reclaim::poller::PollResult;
 use stillpoint::sync::block_on::block_on;
 
-use super::{Call, Domain, null, two_free};
+use super::{ABSENT, Call, Domain, null, two_free};
 use support::model::*;
 
 impl Domain {
@@ -130,7 +130,6 @@ fn returns_when_the_owner_reclaims(barrier: Barrier) {
     });
 }
 
-/// Refutes: idle-without-notify
 #[test]
 fn barrier_returns_when_the_owner_reclaims() {
     returns_when_the_owner_reclaims(Domain::barrier);
@@ -140,6 +139,35 @@ fn barrier_returns_when_the_owner_reclaims() {
 #[test]
 fn future_is_woken_when_the_owner_reclaims() {
     returns_when_the_owner_reclaims(Domain::barrier_async);
+}
+
+/// The worker sleeps for readers of a later grace period.
+fn returns_when_the_owner_reclaims_last(barrier: Barrier) {
+    check(0, 2, move || {
+        let domain = Domain::new();
+        let own = two_free(&domain);
+        domain.0.refused.store(ABSENT, Relaxed);
+        let wait = |domain: &Domain| {
+            barrier(domain).unwrap();
+            assert_eq!(domain.count(0), 2);
+        };
+        domain.race(wait, move |domain| {
+            domain.reclaim_some(own);
+            domain.reclaim_some(own);
+        });
+    });
+}
+
+/// Refutes: reclaimed-without-notify, awaited-without-fence
+#[test]
+fn barrier_returns_when_the_owner_reclaims_last() {
+    returns_when_the_owner_reclaims_last(Domain::barrier);
+}
+
+/// Refutes: reclaimed-without-wake, round-without-fence
+#[test]
+fn future_is_woken_when_the_owner_reclaims_last() {
+    returns_when_the_owner_reclaims_last(Domain::barrier_async);
 }
 
 fn runs_callbacks_when_no_worker_starts(barrier: Barrier) {
