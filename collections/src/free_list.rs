@@ -26,8 +26,10 @@
 //!   exits.
 //! - It has at most one batch of free memory of each size, and only of sizes that it has allocated: not so the worker
 //!   of a domain. They go to the depot when it exits.
-//! - The depot has at most [`DEPOT_BYTES`](depot::DEPOT_BYTES). If that is too little, it frees batches of the size
-//!   of which it has most: so a size that the program does not use any more leaves room to others.
+//! - The depot has at most [`DEPOT_BYTES`](depot::DEPOT_BYTES), and [`LEAST_BYTES`](depot::LEAST_BYTES) if threads
+//!   give more than they take. Where other memory of the program lay between entries, each piece may be all that
+//!   keeps a page from being freed. If that is too little, it frees batches of the size of which it has most: so a
+//!   size that the program does not use any more leaves room to others.
 //! - Batches that are sealed count towards the limits of the domain, with their bytes and the number of their
 //!   entries.
 //!

@@ -19,6 +19,10 @@ pub const SIZES: usize = 16;
 pub const ENTRIES: usize = 61;
 /// The most memory in the depot.
 pub const DEPOT_BYTES: usize = 4 << 20;
+/// The most if threads take nothing from it.
+pub const LEAST_BYTES: usize = 256 << 10;
+/// What a byte that a thread takes adds to the room of the depot. One that a thread gives takes half a byte from it.
+const GROWTH: usize = 8;
 
 /// Memory of a batch.
 #[derive(Clone, Copy)]
@@ -47,12 +51,14 @@ pub struct Depot {
     /// Lists of batches, and the bytes of each.
     first: [*mut Batch; SIZES],
     bytes: [usize; SIZES],
+    /// The most bytes that it has, by what threads have taken and given of late.
+    room: usize,
 }
 
 // SAFETY: it has the only pointers to its batches (3), of which any thread may use the memory.
 unsafe impl Send for Depot {}
 
-static DEPOT: Mutex<Depot> = Mutex::new(Depot { first: [ptr::null_mut(); SIZES], bytes: [0; SIZES] });
+static DEPOT: Mutex<Depot> = Mutex::new(Depot::new());
 /// A bit for each size of which the depot has memory: a hint, changed under the lock.
 pub static STOCKED: AtomicU32 = AtomicU32::new(0);
 
@@ -114,9 +120,13 @@ impl Batch {
 }
 
 impl Depot {
+    const fn new() -> Self {
+        Self { first: [ptr::null_mut(); SIZES], bytes: [0; SIZES], room: LEAST_BYTES }
+    }
+
     /// Takes a batch of free memory, if the depot has one.
     pub fn take(index: usize) -> Option<*mut Batch> {
-        DEPOT.try_lock().ok()?.pop(index)
+        DEPOT.try_lock().ok()?.remove(index)
     }
 
     /// Adds a batch, and frees others if there is no room.
@@ -126,18 +136,11 @@ impl Depot {
     /// The caller has the batch (3), and it has no values.
     pub unsafe fn give(index: usize, batch: *mut Batch) {
         let mut unused = batch;
-        // SAFETY: the caller's contract; the depot has what it pops, and then this function.
+        // SAFETY: the caller's contract; this function has what the depot has no room for.
         unsafe {
             // An empty one is of no use.
             if let (1.., Ok(mut depot)) = ((*batch).len, DEPOT.try_lock()) {
-                depot.push(index, batch);
-                unused = ptr::null_mut();
-                while depot.bytes.iter().sum::<usize>() > DEPOT_BYTES {
-                    let largest = (0..SIZES).max_by_key(|&index| depot.bytes[index]);
-                    let Some(other) = largest.and_then(|index| depot.pop(index)) else { break };
-                    (*other).next = unused;
-                    unused = other;
-                }
+                unused = depot.add(index, batch);
             } else {
                 (*batch).next = ptr::null_mut();
             }
@@ -148,6 +151,35 @@ impl Depot {
                 unused = next;
             }
         }
+    }
+
+    /// Adds a batch. Returns the list of those for which there is no room then.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the batch (3), and it is one of free memory.
+    unsafe fn add(&mut self, index: usize, batch: *mut Batch) -> *mut Batch {
+        let mut unused = ptr::null_mut();
+        // SAFETY: the caller's contract; and this function has what it pops.
+        unsafe {
+            self.room = self.room.saturating_sub(Batch::all_bytes(batch) / 2).max(LEAST_BYTES);
+            self.push(index, batch);
+            while self.bytes.iter().sum::<usize>() > self.room {
+                let largest = (0..SIZES).max_by_key(|&index| self.bytes[index]);
+                let Some(other) = largest.and_then(|index| self.pop(index)) else { break };
+                (*other).next = unused;
+                unused = other;
+            }
+        }
+        unused
+    }
+
+    /// Removes a batch, for a thread that needs it.
+    fn remove(&mut self, index: usize) -> Option<*mut Batch> {
+        let before = self.bytes[index];
+        let batch = self.pop(index)?;
+        self.room = (self.room + GROWTH * (before - self.bytes[index])).min(DEPOT_BYTES);
+        Some(batch)
     }
 
     /// # Safety
@@ -180,6 +212,7 @@ impl Depot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::iter;
     use std::alloc::alloc;
 
     fn new_batch() -> *mut Batch {
@@ -198,34 +231,81 @@ mod tests {
         }
     }
 
+    /// Gives `count` batches, of which those are freed for which there is no room. Returns the bytes that it has.
+    fn give(depot: &mut Depot, index: usize, count: usize) -> usize {
+        for _ in 0..count {
+            // SAFETY: the batches are this thread's.
+            unsafe {
+                let mut unused = depot.add(index, batch_of_one(index));
+                while !unused.is_null() {
+                    let next = (*unused).next;
+                    Batch::free(unused);
+                    unused = next;
+                }
+            }
+        }
+        depot.bytes.iter().sum()
+    }
+
+    /// No other test has the size.
+    fn take_all(depot: &mut Depot, index: usize) {
+        while let Some(batch) = depot.remove(index) {
+            // SAFETY: the batch is this thread's.
+            unsafe {
+                assert_eq!((*batch).len, 1);
+                Batch::free(batch);
+            }
+        }
+        assert_eq!((depot.bytes[index], STOCKED.load(Relaxed) & 1 << index), (0, 0));
+    }
+
+    /// More batches than the depot has room for.
+    const MANY: usize = if cfg!(miri) { 10 } else { 2 * DEPOT_BYTES / size_of::<Batch>() };
+
     /// The first size has all of the depot, and then no more than the second one.
     #[test]
     fn depot_keeps_no_more_than_its_bytes_and_has_room_for_each_size() {
-        const INDICES: [usize; 2] = [9, 10];
-        let all = if cfg!(miri) { 10 } else { 2 * DEPOT_BYTES / size_of::<Batch>() };
-        for index in INDICES {
-            for _ in 0..all {
-                // SAFETY: the batch is this thread's.
-                unsafe { Depot::give(index, batch_of_one(index)) };
-            }
-            // SAFETY: as above; an empty one.
-            unsafe { Depot::give(index, new_batch()) };
-        }
-        let has = INDICES.map(|index| DEPOT.lock().expect("no panic").bytes[index]);
-        assert!(has.iter().sum::<usize>() <= DEPOT_BYTES);
+        let mut depot = Depot::new();
+        depot.room = DEPOT_BYTES;
+        assert!(give(&mut depot, 9, MANY / 2) <= DEPOT_BYTES);
+        depot.room = DEPOT_BYTES;
+        assert!(give(&mut depot, 10, MANY / 2) <= DEPOT_BYTES);
+        let has = [9, 10].map(|index| depot.bytes[index]);
         if !cfg!(miri) {
-            assert!(has.iter().all(|bytes| *bytes > DEPOT_BYTES / 3), "{has:?}");
+            assert!(has.iter().all(|bytes| *bytes > LEAST_BYTES), "{has:?}");
         }
-        for index in INDICES {
-            while let Some(batch) = Depot::take(index) {
-                // SAFETY: as above.
-                unsafe {
-                    assert_eq!((*batch).len, 1);
-                    Batch::free(batch);
-                }
-            }
-            assert_eq!(STOCKED.load(Relaxed) & 1 << index, 0);
+        [9, 10].into_iter().for_each(|index| take_all(&mut depot, index));
+    }
+
+    /// Memory that no thread takes would keep pages from being freed, of which it may be a small part.
+    #[test]
+    #[cfg_attr(miri, ignore = "it takes minutes")]
+    fn depot_has_much_only_if_threads_take_it() {
+        let mut depot = Depot::new();
+        assert!(give(&mut depot, 8, MANY) <= LEAST_BYTES);
+        let mut has = 0;
+        for _ in 0..4 {
+            take_all(&mut depot, 8);
+            has = give(&mut depot, 8, MANY / 4);
         }
-        assert_eq!(INDICES.map(|index| DEPOT.lock().expect("no panic").bytes[index]), [0; 2]);
+        assert!(has > DEPOT_BYTES / 3, "{has}");
+        assert!(give(&mut depot, 8, 2 * MANY) <= LEAST_BYTES);
+        take_all(&mut depot, 8);
+    }
+
+    #[test]
+    fn batch_that_was_given_is_taken() {
+        // SAFETY: the batches are this thread's.
+        unsafe {
+            Depot::give(11, new_batch());
+            // Another test may have the lock of the depot.
+            let batch = iter::repeat_with(|| {
+                Depot::give(11, batch_of_one(11));
+                Depot::take(11)
+            });
+            let batch = batch.flatten().next().expect("it ends with one");
+            assert_eq!((*batch).len, 1);
+            Batch::free(batch);
+        }
     }
 }

@@ -60,8 +60,9 @@
 //! that removed them, or by the worker of the domain. If they have at most 128 bytes, threads retire them in batches
 //! of 61, and use their memory for insertions (`free_list.rs`). So the last few removals of a thread, with less than
 //! 16 KiB of all sizes, may wait until it removes more, or exits, also beyond a
-//! [`barrier`](stillpoint::rcu::barrier). Each thread keeps free memory for up to 61 entries of a size that it inserts,
-//! and all threads together up to 4 MiB more. For other types see [`HashMap::with_defer_options`].
+//! [`barrier`](stillpoint::rcu::barrier). Each thread keeps free memory for up to 61 entries of a size that it
+//! inserts. All threads together keep up to 4 MiB more while they use it, and 256 KiB if entries are only removed.
+//! For other types see [`HashMap::with_defer_options`].
 //!
 //! The comments in the source (`table/`) explain why this is correct, and `docs/proof.md` says what has been checked.
 //! [`CopyMap`](crate::CopyMap) has the same tables, with pairs of plain words in place of the pointers.
