@@ -42,6 +42,9 @@
 //!
 //! - An entry with a key and a value of 8 bytes each takes 30 to 55 bytes, by how full the table is. Keys and values
 //!   have at most 64 bytes each; larger ones do not compile.
+//! - Only changes move buckets to the next table. If the last change of a map comes in the middle of that, lookups
+//!   take up to a quarter longer, and both tables take memory, until [`shrink_to_fit`](CopyMap::shrink_to_fit) moves
+//!   the rest.
 //! - Keys are the same if their bytes are, whatever `Eq` says.
 //! - Changes and lookups of one key are linearizable. What a thread did before it inserted or replaced a value
 //!   happens before what another thread does after it has found that. Those of different keys are not ordered

@@ -91,6 +91,8 @@
 //! - A value does not change in place, not even a number, as readers have references to it. To replace a counter
 //!   takes five times as long as to add to an atomic value, or to one of a [`CopyMap`](crate::CopyMap), whose readers
 //!   have copies.
+//! - Only changes move buckets to the next table. If the last change of a map comes in the middle of that, lookups
+//!   look at both tables, and both take memory, until [`shrink_to_fit`](HashMap::shrink_to_fit) moves the rest.
 //! - A map with one entry takes a kilobyte, and 128 bytes for each CPU, on which entries are counted. An empty one
 //!   takes none.
 //! - Changes and lookups of one key are linearizable. Those of different keys are ordered as a Release and an Acquire
@@ -101,6 +103,8 @@
 //! - Keys whose hashes are equal are searched one after the other. Hashers need not spread the bits of a key: the map
 //!   does that with what they return. One that returns different hashes for a key loses its entry.
 //! - A global allocator must not use a map: the map allocates under its locks.
+//! - LeakSanitizer finds no pointers in tables of 64 KiB and more, which are mapped: it reports the entries of a
+//!   static map of some thousand entries.
 //! - A thread that is preempted while it holds a bucket, for some ten instructions, delays the writers of that
 //!   bucket, which spin, then yield, then sleep. One that is preempted while it moves a bucket for others delays the
 //!   end of the resize, too.

@@ -42,3 +42,22 @@ fn table_that_cannot_be_allocated_changes_nothing() {
     assert_eq!((map.capacity(&guard), map.try_reserve(5000, &guard)), (capacity, Ok(())));
     assert!(map.capacity(&guard) >= 5000);
 }
+
+#[test]
+fn shrink_to_fit_completes_the_growth_that_an_insertion_began() {
+    let _running = deadline();
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    map.insert(0, 0, &guard);
+    let capacity = map.capacity(&guard);
+    for key in 1.. {
+        map.insert(key, key, &guard);
+        // It takes several insertions to move all buckets.
+        assert_eq!(map.capacity(&guard), capacity);
+        map.shrink_to_fit(&guard);
+        if map.capacity(&guard) > capacity {
+            break;
+        }
+    }
+    assert_eq!(map.capacity(&guard), 2 * capacity);
+}
