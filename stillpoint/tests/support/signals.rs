@@ -6,6 +6,7 @@ use std::os::unix::thread::JoinHandleExt as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use std::{io, mem, ptr};
 
 use crate::until::until;
@@ -75,6 +76,9 @@ extern "C" fn handle(_signal: c_int) {
     HANDLED.fetch_add(1, Release);
 }
 
+/// For how long there are to be as many handlers.
+const TIME: Duration = Duration::from_secs(10);
+
 /// Interrupts a thread by `handler` at any moment while it repeats `read`, after `prepare`. Another thread repeats
 /// `write`. Both get the number of the round. Ends after a thousand handlers, once `enough` returns `true`.
 pub fn interrupt(
@@ -99,9 +103,11 @@ pub fn interrupt(
         });
         let writer = scope.spawn(move || (0..).take_while(|_| !stop.load(Relaxed)).for_each(&mut write));
         until(|| ready.get().is_some() || reader.is_finished());
-        let mut sent = 0;
+        let (mut sent, begin) = (0, Instant::now());
         let has_ended = || reader.is_finished() || writer.is_finished();
-        while !has_ended() && (handled() < 1000 || !enough()) {
+        // Beside other load it takes long to yield, so there are fewer.
+        let least = || if begin.elapsed() < TIME { 1000 } else { 100 };
+        while !has_ended() && (handled() < least() || !enough()) {
             // At most a few pending signals, so that the reader makes progress.
             if sent < handled() + 4 {
                 send_to(signal, *ready.get().expect("the reader runs"));
