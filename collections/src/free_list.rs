@@ -121,9 +121,14 @@ pub fn new<T>(value: T) -> Box<T> {
 fn take<T>() -> Option<Box<MaybeUninit<T>>> {
     let index = const { index_of::<T>() }?;
     // An error: the thread is exiting.
-    let memory = LISTS.try_with(|lists| lists.take(index)).ok()??;
+    let memory = LISTS.try_with(|lists| lists.take(index)).ok()?.or_else(|| take_slow(index))?;
     // SAFETY: (1)
     Some(unsafe { Box::from_raw(memory.cast()) })
+}
+
+#[cold]
+fn take_slow(index: usize) -> Option<*mut ()> {
+    LISTS.try_with(|lists| lists.take_of_depot(index)).ok()?
 }
 
 /// Has a domain dispose of an entry that owns `heap` bytes and has no destructor of the program: it is dropped, and
@@ -212,28 +217,24 @@ unsafe fn drop_batch(batch: *mut ()) {
 }
 
 impl Lists {
-    /// Takes free memory.
+    /// Takes free memory of this thread.
     #[inline(always)]
     fn take(&self, index: usize) -> Option<*mut ()> {
-        let list = &self.lists[index];
         // SAFETY: (2), (3); null or a batch.
-        match unsafe { list.free.get().as_mut() }.and_then(Batch::pop) {
-            Some(piece) => Some(piece.memory),
-            None => {
-                list.is_used.set(true);
-                // Relaxed: a hint.
-                if STOCKED.load(Relaxed) & 1 << index != 0 { self.take_slow(index) } else { None }
-            }
-        }
+        let piece = unsafe { self.lists[index].free.get().as_mut() }?.pop()?;
+        Some(piece.memory)
     }
 
-    #[cold]
-    fn take_slow(&self, index: usize) -> Option<*mut ()> {
+    /// Takes free memory of the depot.
+    fn take_of_depot(&self, index: usize) -> Option<*mut ()> {
         let list = &self.lists[index];
-        let batch = Depot::take(index)?;
-        self.spare(list.free.replace(batch));
-        // SAFETY: as in `take`.
-        unsafe { (*batch).pop() }.map(|piece| piece.memory)
+        list.is_used.set(true);
+        // Relaxed: a hint.
+        if STOCKED.load(Relaxed) & 1 << index == 0 {
+            return None;
+        }
+        self.spare(list.free.replace(Depot::take(index)?));
+        self.take(index)
     }
 
     /// Keeps a batch of free memory, or returns `false` if this thread does not need it.

@@ -52,19 +52,20 @@ impl Turn {
     #[inline(always)]
     pub fn wait(&self, hash: u64, round: &mut u32) {
         if !self.is_free() {
-            self.wait_slow(hash, round);
+            *round = self.wait_slow(hash, *round);
         }
     }
 
     #[cold]
-    fn wait_slow(&self, hash: u64, round: &mut u32) {
-        while self.0.load(Relaxed) == hash | 1 && HELD.get() == 0 && *round <= ROUNDS {
-            if *round == ROUNDS {
+    fn wait_slow(&self, hash: u64, mut round: u32) -> u32 {
+        while self.0.load(Relaxed) == hash | 1 && HELD.get() == 0 && round <= ROUNDS {
+            if round == ROUNDS {
                 self.end(hash);
             }
-            pause(*round);
-            *round += 1;
+            pause(round);
+            round += 1;
         }
+        round
     }
 
     /// Takes a turn, unless it is that of another operation.

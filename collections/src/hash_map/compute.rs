@@ -120,10 +120,11 @@ where
         let new = |entry: Option<(&K, &V)>| {
             entry.map_or(Operation::Abort(()), |(_, old)| Operation::Insert(f(old)))
         };
-        match self.compute_with(key, |_| unreachable!("it inserts nothing"), new, guard) {
+        let new_value = |computed| match computed {
             Compute::Updated { new: (_, new), .. } => Some(new),
             _ => None,
-        }
+        };
+        self.compute_with(key, |_| unreachable!("it inserts nothing"), new, new_value, guard)
     }
 
     /// Replaces the value of a key by a clone that `f` has changed, and returns the new value. Returns `None` if the
@@ -176,11 +177,12 @@ where
         let new = |entry: Option<(&K, &V)>| {
             Operation::<_, Infallible>::Insert(entry.map_or_else(&mut insert, |(_, old)| update(old)))
         };
-        match self.compute(key, new, guard) {
+        let new_value = |computed| match computed {
             Compute::Updated { new: (_, new), .. } | Compute::Inserted(_, new) => new,
             Compute::Removed(_) => unreachable!("it inserts"),
             Compute::Aborted(never) => match never {},
-        }
+        };
+        self.compute_with(key, Q::to_owned, new, new_value, guard)
     }
 
     /// [`update_or_insert_with`](Self::update_or_insert_with) for a value that is there.
@@ -232,61 +234,108 @@ where
         K: Clone,
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
-        self.compute_with(key, Q::to_owned, f, guard)
+        self.compute_with(key, Q::to_owned, f, |computed| computed, guard)
     }
 
-    /// [`compute`](Self::compute), with what makes the key of a new entry.
-    #[inline]
+    /// [`compute`](Self::compute), with what makes the key of a new entry, and what the caller returns.
+    #[inline(always)]
     #[track_caller]
-    fn compute_with<'g, Q, T>(
+    fn compute_with<'g, Q, T, R>(
         &'g self,
         key: &Q,
         to_owned: impl Fn(&Q) -> K,
         mut f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
+        result: impl FnOnce(Compute<'g, K, V, T>) -> R,
         guard: &'g D::Section,
-    ) -> Compute<'g, K, V, T>
+    ) -> R
     where
         K: Clone,
         Q: Hash + Equivalent<K> + ?Sized,
     {
         self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, key);
+        match self.try_compute(hash, key, &to_owned, &mut f, None, guard) {
+            Some(computed) => result(computed),
+            None => self.compute_slow(hash, key, to_owned, f, result, guard),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn compute_slow<'g, Q, T, R>(
+        &'g self,
+        hash: u64,
+        key: &Q,
+        to_owned: impl Fn(&Q) -> K,
+        mut f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
+        result: impl FnOnce(Compute<'g, K, V, T>) -> R,
+        guard: &'g D::Section,
+    ) -> R
+    where
+        K: Clone,
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
         let mut attempts = Attempts::new(&self.turn, hash);
         loop {
-            let watch = attempts.begin();
-            let observed = self.look_up(hash, key, guard);
-            let old = observed.entry.as_ref().map(Entry::pair);
-            let value = match f(old) {
-                Operation::Abort(value) => {
-                    attempts::end(watch);
-                    return Compute::Aborted(value);
-                }
-                Operation::Remove => None,
-                Operation::Insert(value) => Some(value),
-            };
-            let new_key = match old {
-                _ if value.is_none() => None,
-                None => Some(to_owned(key)),
-                Some((key, _)) => (!is_passed_on::<K>()).then(|| key.clone()),
-            };
-            attempts::end(watch);
-            attempts.wait();
-            let exchanged = match (value, new_key) {
-                (None, _) if old.is_none() => return Compute::Removed(None),
-                (None, _) => self.exchange_now(hash, &observed, None, guard),
-                (Some(value), None) => self.pass_key_on(hash, &observed, value, guard),
-                (Some(value), Some(key)) => {
-                    let new = free_list::new(Entry { hash, key, value });
-                    self.exchange_now(hash, &observed, Some(new.into()), guard)
-                }
-            };
-            match (exchanged, old) {
-                (Err(_), _) => {}
-                (Ok(None), _) => return Compute::Removed(old),
-                (Ok(Some(new)), None) => return Compute::Inserted(&new.key, &new.value),
-                (Ok(Some(new)), Some(old)) => return Compute::Updated { old, new: new.pair() },
+            let attempts = Some(&mut attempts);
+            if let Some(computed) = self.try_compute(hash, key, &to_owned, &mut f, attempts, guard) {
+                return result(computed);
             }
         }
+    }
+
+    /// An attempt, which is the first one without `attempts`. Returns `None` if the entry has changed since.
+    #[inline(always)]
+    #[track_caller]
+    fn try_compute<'g, Q, T>(
+        &'g self,
+        hash: u64,
+        key: &Q,
+        to_owned: &impl Fn(&Q) -> K,
+        f: &mut impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
+        mut attempts: Option<&mut Attempts<'g>>,
+        guard: &'g D::Section,
+    ) -> Option<Compute<'g, K, V, T>>
+    where
+        K: Clone,
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let watch = attempts.as_mut().and_then(|attempts| attempts.begin());
+        let observed = self.look_up(hash, key, guard);
+        let old = observed.entry.as_ref().map(Entry::pair);
+        let value = match f(old) {
+            Operation::Abort(value) => {
+                attempts::end(watch);
+                return Some(Compute::Aborted(value));
+            }
+            Operation::Remove => None,
+            Operation::Insert(value) => Some(value),
+        };
+        let new_key = match old {
+            _ if value.is_none() => None,
+            None => Some(to_owned(key)),
+            Some((key, _)) => (!is_passed_on::<K>()).then(|| key.clone()),
+        };
+        attempts::end(watch);
+        match attempts {
+            Some(attempts) => attempts.wait(),
+            None => self.turn.wait(hash, &mut 0),
+        }
+        let new = match (value, new_key) {
+            (None, _) if old.is_none() => return Some(Compute::Removed(None)),
+            (None, _) => self.exchange_now(hash, &observed, None, guard),
+            (Some(value), None) => self.pass_key_on(hash, &observed, value, guard),
+            (Some(value), Some(key)) => {
+                let new = free_list::new(Entry { hash, key, value });
+                self.exchange_now(hash, &observed, Some(new.into()), guard)
+            }
+        };
+        Some(match (new.ok()?, old) {
+            (None, _) => Compute::Removed(old),
+            (Some(new), None) => Compute::Inserted(&new.key, &new.value),
+            (Some(new), Some(old)) => Compute::Updated { old, new: new.pair() },
+        })
     }
 }
 

@@ -298,7 +298,7 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        self.tables.observe(hash, |entry| key.equivalent(&entry.key), guard)
+        self.tables.observe(hash, move |entry| key.equivalent(&entry.key), guard)
     }
 
     /// Begins an attempt to change an entry that needs no other code of the program than the comparison of keys.

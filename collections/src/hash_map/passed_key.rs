@@ -37,7 +37,7 @@ where
     D: Domain,
 {
     /// Replaces the entry that was observed by one with its key, which [is passed on](is_passed_on).
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub(super) fn pass_key_on<'g>(
         &'g self,

@@ -278,6 +278,17 @@ impl<'t, S: Shape> Bucket<'t, S> {
         self.set_link(self.own_link().wrapping_add(NEXT + 1));
     }
 
+    /// Says that a slot will be filled.
+    #[inline(always)]
+    pub fn begin_fill(self) {
+        step!("pair-without-version", self.raise_version());
+    }
+
+    /// Stores the number of a link.
+    pub fn set_next(self, link: u64) {
+        self.set_link(self.own_link() & !NEXT | link & NEXT);
+    }
+
     /// The link, for the holder of the lock, or after the pairs of the bucket were read.
     #[inline(always)]
     pub fn own_link(self) -> u64 {

@@ -157,63 +157,48 @@ impl<'t, S: Shape> Chain<'t, S> {
         let (link, head) = self.begin()?;
         match self.home.search(link, head, hash, &mut look) {
             Some(found) if found.is_some() || link & NEXT == 0 => Ok(found),
-            _ => self.search_slow(hash, look, &mut Version::default()),
+            _ => Ok(self.search_slow(hash, look)?.0),
         }
     }
 
-    /// [`search`](Self::search), and stores the version of the chain, which has all slots that were looked at.
+    /// [`search`](Self::search) for an entry. If it finds none, it returns the version of the chain, too, if that is
+    /// asked for. An entry of the first bucket needs none: slots do not change places, and the link is not older than
+    /// the head.
     #[inline(always)]
-    pub fn search_version<R>(
-        self,
-        hash: u64,
-        mut look: impl FnMut(Bucket<'t, S>, usize) -> Option<R>,
-        version: &mut Version,
-    ) -> Result<Option<R>, Moved> {
-        let (link, head) = self.begin()?;
-        if link & NEXT == 0 {
-            *version = Version { link, overflow: 0, is_final: head & LOCKED == 0 };
-            if let Some(found) = self.home.search(link, head, hash, &mut look) {
-                return Ok(found);
-            }
-        }
-        self.search_slow(hash, look, version)
-    }
-
-    /// [`search`](Self::search) for an entry, without the version. The first bucket needs none: its slots do not
-    /// change places, and its link is not older than its head.
-    #[inline(always)]
-    pub fn search_entries<R>(
+    pub fn search_entries<R, const VERSION: bool>(
         self,
         hash: u64,
         look: impl Fn(Bucket<'t, S>, usize) -> Option<R> + Copy,
-    ) -> Result<Option<R>, Moved> {
+    ) -> Result<(Option<R>, Version), Moved> {
+        let mut link = if VERSION { self.home.link() } else { 0 };
         let head = self.home.head();
         if head & MOVED != 0 {
             return Err(Moved);
         }
         for slot in Slots::with::<S>(head, tag(hash)) {
             if let Some(found) = look(self.home, slot) {
-                return Ok(Some(found));
+                return Ok((Some(found), Version::default()));
             }
         }
-        if self.home.link() & NEXT == 0 {
-            return Ok(None);
+        if !VERSION {
+            link = self.home.link();
         }
-        self.search_slow(hash, look, &mut Version::default())
+        if link & NEXT == 0 {
+            return Ok((None, Version { link, overflow: 0, is_final: head & LOCKED == 0 }));
+        }
+        self.search_slow(hash, look)
     }
 
-    /// [`search_version`](Self::search_version) in all buckets.
+    /// [`search`](Self::search) in all buckets, with the version.
     #[cold]
     #[inline(never)]
     fn search_slow<R>(
         self,
         hash: u64,
         mut look: impl FnMut(Bucket<'t, S>, usize) -> Option<R>,
-        version: &mut Version,
-    ) -> Result<Option<R>, Moved> {
+    ) -> Result<(Option<R>, Version), Moved> {
         loop {
             let (begun, head) = self.begin_version()?;
-            *version = begun;
             let Some(mut found) = self.home.search(begun.link, head, hash, &mut look) else { continue };
             let mut next = begun.link;
             while let (None, Some(bucket)) = (&found, self.overflow.bucket(next)) {
@@ -228,7 +213,7 @@ impl<'t, S: Shape> Chain<'t, S> {
             let mut is_unchanged = true;
             step!("overflow-not-checked", is_unchanged = self.is_unchanged(begun.link));
             if is_unchanged {
-                return Ok(found);
+                return Ok((found, begun));
             }
         }
     }

@@ -11,7 +11,7 @@ use super::Tables;
 use super::bucket::Bucket;
 use super::bucket::{LINE, Shape, Word};
 use super::chain::{Chain, Version};
-use super::locked::{Change, Locked};
+use super::locked::{Change, Locked, Place};
 #[cfg(not(loom))]
 use crate::memory;
 use crate::sync::{Atomic, Domain, Owned, Shared, share, step};
@@ -88,6 +88,8 @@ impl<'t, E: Hashed, D: Domain> Bucket<'t, Entries<E, D>> {
 pub struct Observed<'g, E: Hashed, D: Domain> {
     /// The entry of the key, or null.
     pub entry: Shared<'g, E>,
+    /// The slot of the entry, in any bucket.
+    slot: usize,
     /// Where it looked. `None` if there was no table.
     chain: Option<(Chain<'g, Entries<E, D>>, Version)>,
 }
@@ -95,7 +97,7 @@ pub struct Observed<'g, E: Hashed, D: Domain> {
 impl<'g, E: Hashed, D: Domain> Observed<'g, E, D> {
     /// An entry that is to be removed, wherever it is.
     pub fn of(entry: Shared<'g, E>) -> Self {
-        Self { entry, chain: None }
+        Self { entry, slot: 0, chain: None }
     }
 }
 
@@ -111,15 +113,28 @@ impl<E: Hashed, D: Domain> Locked<'_, Entries<E, D>> {
         let mut is_absent = true;
         step!(
             "absence-not-confirmed",
-            is_absent = observed.chain.is_some_and(is_same) || !self.has_hash(hash, section)
+            is_absent = observed.chain.is_some_and(is_same) || !self.chain.has_hash(self.head, hash, section)
         );
         is_absent
     }
+}
+
+impl<'t, E: Hashed, D: Domain> Chain<'t, Entries<E, D>> {
+    #[cold]
+    fn has_hash(self, head: u64, hash: u64, section: &D::Section) -> bool {
+        let has_hash = |entry: Shared<'_, E>| entry.as_ref().is_some_and(|entry| entry.hash() == hash);
+        self.find(head, hash, |bucket, slot| has_hash(bucket.entry(slot, section))).is_some()
+    }
 
     #[cold]
-    fn has_hash(&self, hash: u64, section: &D::Section) -> bool {
-        let has_hash = |entry: Shared<'_, E>| entry.as_ref().is_some_and(|entry| entry.hash() == hash);
-        self.find(hash, |bucket, slot| has_hash(bucket.entry(slot, section))).is_some()
+    fn place_of(
+        self,
+        head: u64,
+        hash: u64,
+        entry: Shared<'_, E>,
+        section: &D::Section,
+    ) -> Option<Place<'t, Entries<E, D>>> {
+        self.find(head, hash, |bucket, slot| bucket.entry(slot, section) == entry)
     }
 }
 
@@ -135,7 +150,7 @@ impl<E: Hashed, D: Domain> Tables<Entries<E, D>> {
         let look = move |bucket: Bucket<'g, Entries<E, D>>, slot| {
             bucket.entry(slot, section).as_ref().filter(|entry| is_it(entry))
         };
-        self.first_not_moved(hash, section, |chain| chain.search_entries(hash, look))?
+        self.first_not_moved(hash, section, |chain| chain.search_entries::<_, false>(hash, look))?.0
     }
 
     /// [`find`](Self::find), for a change.
@@ -143,25 +158,19 @@ impl<E: Hashed, D: Domain> Tables<Entries<E, D>> {
     pub fn observe<'g>(
         &self,
         hash: u64,
-        mut is_it: impl FnMut(&'g E) -> bool,
+        is_it: impl Fn(&'g E) -> bool + Copy,
         section: &'g D::Section,
     ) -> Observed<'g, E, D> {
+        let look = move |bucket: Bucket<'g, Entries<E, D>>, slot| {
+            let entry = bucket.entry(slot, section);
+            entry.as_ref().is_some_and(is_it).then_some((entry, slot))
+        };
         let found = self.first_not_moved(hash, section, |chain| {
-            let look = |bucket: Bucket<'g, Entries<E, D>>, slot| {
-                let loaded = bucket.entry(slot, section);
-                #[expect(
-                    clippy::redundant_closure,
-                    reason = "calls through `&mut` are inlined only at link time"
-                )]
-                let is_it = loaded.as_ref().is_some_and(|entry| is_it(entry));
-                is_it.then_some(loaded)
-            };
-            let mut version = Version::default();
-            let found = chain.search_version(hash, look, &mut version)?;
-            Ok((found.unwrap_or_default(), (chain, version)))
+            let (found, version) = chain.search_entries::<_, true>(hash, look)?;
+            let (entry, slot) = found.unwrap_or_default();
+            Ok(Observed { entry, slot, chain: Some((chain, version)) })
         });
-        let (entry, chain) = found.unzip();
-        Observed { entry: entry.unwrap_or_default(), chain }
+        found.unwrap_or_else(|| Observed::of(Shared::null()))
     }
 
     /// Begins to fetch what lookups of these hashes will need: the buckets, and then the entries.
@@ -201,18 +210,20 @@ impl<E: Hashed, D: Domain> Tables<Entries<E, D>> {
         let (mut is_done, mut change) = (true, Change::NONE);
         if old.is_null() {
             if chain.is_absent(hash, observed, section) {
-                change = chain.insert(hash, |bucket, slot| bucket.slot_word(slot, 0).store(new));
+                change = chain.insert(hash, move |bucket, slot| bucket.slot_word(slot, 0).store(new));
             } else {
                 is_done = false;
             }
-        } else if let Some(place) = chain.find(hash, |bucket, slot| bucket.entry(slot, section) == old) {
-            if new.is_null() {
-                change = chain.remove(place);
-            } else {
-                place.bucket.slot_word(place.slot, 0).store(new);
-            }
         } else {
-            is_done = false;
+            let mut place = Some(Place { bucket: chain.chain.home, previous: None, slot: observed.slot });
+            if chain.chain.home.entry(observed.slot, section) != old {
+                place = chain.chain.place_of(chain.head, hash, old, section);
+            }
+            match place {
+                None => is_done = false,
+                Some(place) if new.is_null() => change = chain.remove(place),
+                Some(Place { bucket, slot, .. }) => bucket.slot_word(slot, 0).store(new),
+            }
         }
         self.end_change(changing, change, hash, (), section);
         if is_done {

@@ -46,6 +46,73 @@ impl<'t, S: Shape> Chain<'t, S> {
         }
     }
 
+    #[inline(always)]
+    fn next(self, bucket: Bucket<'t, S>) -> Option<Bucket<'t, S>> {
+        self.overflow.bucket(bucket.own_link())
+    }
+
+    /// [`Locked::find`], given the head of the first bucket.
+    #[inline(always)]
+    pub fn find(
+        self,
+        mut head: u64,
+        hash: u64,
+        mut is_it: impl FnMut(Bucket<'t, S>, usize) -> bool,
+    ) -> Option<Place<'t, S>> {
+        let (mut bucket, mut previous) = (self.home, None);
+        loop {
+            if let Some(slot) = Slots::with::<S>(head, tag(hash)).find(|&slot| is_it(bucket, slot)) {
+                return Some(Place { bucket, previous, slot });
+            }
+            previous = Some(bucket);
+            bucket = self.next(bucket)?;
+            head = bucket.head();
+        }
+    }
+
+    /// Fills a slot that is free: `write` stores what it holds. Returns the head that the bucket gets, which the first
+    /// one has when the lock is released.
+    #[inline(always)]
+    fn fill(
+        self,
+        bucket: Bucket<'t, S>,
+        head: u64,
+        slot: usize,
+        hash: u64,
+        write: impl FnOnce(Bucket<'t, S>, usize),
+    ) -> u64 {
+        let (head, is_home) = (head | tag(hash) << (8 * slot), bucket.is(self.home));
+        bucket.begin_fill();
+        if S::IS_ENTRY {
+            // First, as the store of the entry publishes it.
+            bucket.set_head(if is_home { head | LOCKED } else { head });
+        }
+        write(bucket, slot);
+        if !S::IS_ENTRY && !is_home {
+            bucket.set_head(head);
+        }
+        head
+    }
+
+    /// Adds an overflow bucket, which becomes the first one. Returns how many are in use.
+    #[cold]
+    fn push(self, hash: u64, write: impl FnOnce(Bucket<'t, S>, usize)) -> usize {
+        let (number, used) = self.overflow.take();
+        let new = self.overflow.bucket(number).expect("it was taken");
+        new.set_next(self.home.own_link());
+        self.fill(new, new.head(), 0, hash, write);
+        self.home.set_next(number);
+        used
+    }
+
+    #[cold]
+    fn unlink(self, previous: Bucket<'t, S>, empty: Bucket<'t, S>) {
+        let number = previous.own_link() & NEXT;
+        previous.set_next(empty.own_link());
+        step!("unlinked-without-version", self.home.raise_version());
+        self.overflow.give_back(number);
+    }
+
     /// The chain of a caller that knows that no other thread changes it.
     pub fn own(self) -> Locked<'t, S> {
         Locked { chain: self, head: self.home.head() }
@@ -64,7 +131,7 @@ pub struct Place<'t, S: Shape> {
 pub struct Locked<'t, S: Shape> {
     pub chain: Chain<'t, S>,
     /// The head that the first bucket gets then.
-    head: u64,
+    pub(super) head: u64,
 }
 
 /// What a change has done, and what it left.
@@ -113,66 +180,18 @@ impl<'t, S: Shape> Locked<'t, S> {
         self.chain.has_version(version)
     }
 
-    #[inline(always)]
-    fn next(&self, bucket: Bucket<'t, S>) -> Option<Bucket<'t, S>> {
-        self.chain.overflow.bucket(bucket.own_link())
-    }
-
-    fn set_next(&self, bucket: Bucket<'t, S>, next: u64) {
-        bucket.set_link(bucket.own_link() & !NEXT | next);
-    }
-
-    /// Says that a slot of a bucket will be filled.
-    #[inline(always)]
-    pub fn begin_fill(&self, bucket: Bucket<'t, S>) {
-        step!("pair-without-version", bucket.raise_version());
-    }
-
     /// Says that a slot of an overflow bucket behind the first one will be filled.
     #[cold]
     pub fn raise_first_overflow(&self) {
-        if let Some(first) = self.next(self.chain.home) {
+        if let Some(first) = self.chain.next(self.chain.home) {
             first.raise_version();
         }
     }
 
     /// Returns the place that `is_it`, of those with the tag of the hash.
     #[inline(always)]
-    pub fn find(
-        &self,
-        hash: u64,
-        mut is_it: impl FnMut(Bucket<'t, S>, usize) -> bool,
-    ) -> Option<Place<'t, S>> {
-        let (mut bucket, mut previous) = (self.chain.home, None);
-        loop {
-            let mut slots = Slots::with::<S>(self.head(bucket), tag(hash));
-            if let Some(slot) = slots.find(|&slot| is_it(bucket, slot)) {
-                return Some(Place { bucket, previous, slot });
-            }
-            previous = Some(bucket);
-            bucket = self.next(bucket)?;
-        }
-    }
-
-    /// Fills a slot that is free: `write` stores what it holds.
-    #[inline(always)]
-    fn fill(
-        &mut self,
-        bucket: Bucket<'t, S>,
-        slot: usize,
-        hash: u64,
-        write: impl FnOnce(Bucket<'t, S>, usize),
-    ) {
-        let head = self.head(bucket) | tag(hash) << (8 * slot);
-        self.begin_fill(bucket);
-        if S::IS_ENTRY {
-            // First, as the store of the entry publishes it.
-            bucket.set_head(if self.is_home(bucket) { head | LOCKED } else { head });
-        }
-        write(bucket, slot);
-        if !S::IS_ENTRY || self.is_home(bucket) {
-            self.set_head(bucket, head);
-        }
+    pub fn find(&self, hash: u64, is_it: impl FnMut(Bucket<'t, S>, usize) -> bool) -> Option<Place<'t, S>> {
+        self.chain.find(self.head, hash, is_it)
     }
 
     /// Adds what `write` stores in a slot, and the chain does not have.
@@ -182,27 +201,18 @@ impl<'t, S: Shape> Locked<'t, S> {
         let overflow = loop {
             let mut free = Slots::with::<S>(self.head(bucket), 0);
             if let (Some(slot), true) = (free.next(), S::SPARE == 0 || free.next().is_some()) {
-                self.fill(bucket, slot, hash, write);
+                let head = self.chain.fill(bucket, self.head(bucket), slot, hash, write);
+                if self.is_home(bucket) {
+                    self.head = head;
+                }
                 break None;
             }
-            match self.next(bucket) {
+            match self.chain.next(bucket) {
                 Some(first) if self.is_home(bucket) => bucket = first,
-                _ => break Some(self.push(hash, write)),
+                _ => break Some(self.chain.push(hash, write)),
             }
         };
         Change { entries: 1, overflow, is_empty: false }
-    }
-
-    /// Adds an overflow bucket, which becomes the first one. Returns how many are in use.
-    #[cold]
-    fn push(&mut self, hash: u64, write: impl FnOnce(Bucket<'t, S>, usize)) -> usize {
-        let home = self.chain.home;
-        let (number, used) = self.chain.overflow.take();
-        let new = self.chain.overflow.bucket(number).expect("it was taken");
-        self.set_next(new, home.own_link() & NEXT);
-        self.fill(new, 0, hash, write);
-        self.set_next(home, number);
-        used
     }
 
     /// Empties a slot.
@@ -214,17 +224,9 @@ impl<'t, S: Shape> Locked<'t, S> {
         let head = self.head(place.bucket) & !(0xFF << (8 * place.slot));
         self.set_head(place.bucket, head);
         if let (0, Some(previous)) = (head & TAGS, place.previous) {
-            self.unlink(previous, place.bucket);
+            self.chain.unlink(previous, place.bucket);
         }
         Change { entries: -1, overflow: None, is_empty: self.head & TAGS == 0 }
-    }
-
-    #[cold]
-    fn unlink(&self, previous: Bucket<'t, S>, empty: Bucket<'t, S>) {
-        let number = previous.own_link() & NEXT;
-        self.set_next(previous, empty.own_link() & NEXT);
-        step!("unlinked-without-version", self.chain.home.raise_version());
-        self.chain.overflow.give_back(number);
     }
 
     /// Calls `f` with each slot, and whether it has a tag, in the order of [`Chain::snapshot`].
@@ -232,7 +234,7 @@ impl<'t, S: Shape> Locked<'t, S> {
         let mut next = Some(self.chain.home);
         while let Some(bucket) = next {
             bucket.for_each(self.head(bucket), |slot, has_tag| f(bucket, slot, has_tag));
-            next = self.next(bucket);
+            next = self.chain.next(bucket);
         }
     }
 

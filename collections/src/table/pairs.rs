@@ -119,7 +119,7 @@ impl<'t, T: Sizes> Locked<'t, Pairs<T>> {
         let head = self.head(bucket);
         let spare = Slots::with::<Pairs<T>>(head, 0).next().expect("a slot is free");
         let key = bucket.key(slot);
-        self.begin_fill(bucket);
+        bucket.begin_fill();
         if previous.is_some_and(|previous| !self.is_home(previous)) {
             step!("replaced-without-version", self.raise_first_overflow());
         }

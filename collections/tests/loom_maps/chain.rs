@@ -174,6 +174,8 @@ fn one_of_two_insertions_into_an_overflow_bucket_is_the_first() {
 }
 
 /// One of two removals finds the entry, and no entry that takes its slot is removed.
+///
+/// Refutes: slot-not-compared
 #[test]
 fn one_of_two_removals_is_the_first() {
     check_both!(M, 3, || {
