@@ -387,7 +387,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + RawDomain + 'static {
     /// assert!(try_replace(&Rcu::new(vec![1]), vec![2]).is_ok());
     /// ```
     fn is_below_limit(&self) -> bool {
-        !self.seen_work().callbacks.backlog.above_limit()
+        self.seen_work().callbacks.is_below_limit(self)
     }
 
     /// Returns a future that is ready while the backlog is below its [limits](Self::set_limits), to await before a

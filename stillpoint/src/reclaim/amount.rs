@@ -139,9 +139,10 @@ impl Unreported {
         self.run.add(amount);
     }
 
-    /// Returns `true` if it has run `bytes` more than it has pushed.
+    /// Returns `true` if it has run more callbacks than it has pushed, or `bytes` more.
     pub fn has_run_more(&self, bytes: u64) -> bool {
-        self.run.bytes.load(Relaxed) >= self.pushed.bytes.load(Relaxed) + bytes
+        let (run, pushed) = (self.run.get(), self.pushed.get());
+        run.count > pushed.count || run.bytes >= pushed.bytes + bytes
     }
 
     /// Reports what it has pushed, and returns how many that is.
@@ -236,5 +237,21 @@ impl Reported {
     #[cfg(not(loom))]
     pub fn forget_waiting(&self) {
         self.pushed.store(self.run.get());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_has_run_more_after_more_callbacks_or_so_many_bytes() {
+        let amount = |count, bytes| Amount { count, unknown: 0, bytes };
+        for (run, has_run_more) in [((3, 107), false), ((4, 0), true), ((0, 108), true)] {
+            let owner = Unreported::new();
+            _ = owner.push(amount(3, 8));
+            owner.run(amount(run.0, run.1));
+            assert_eq!(owner.has_run_more(100), has_run_more, "{run:?}");
+        }
     }
 }

@@ -14,7 +14,8 @@
 //! # When the backlog cannot shrink
 //!
 //! Above the limit callbacks are pending, so there is a worker, or one that is parked. If none can be had, or a grace
-//! period fails, all futures are dismissed: they are woken, and find that they go on above the limit.
+//! period fails, all futures are dismissed: they are woken, and find that they go on above the limit. So are they when
+//! the worker finds nothing: what seems to wait are bytes that owners have freed and not reported.
 
 use core::task::Waker;
 

@@ -315,6 +315,12 @@ impl CallbackWorker {
         }
     }
 
+    /// Returns `true` if what waits is below the limit, or nothing waits: owners may not have reported the last bytes
+    /// that they have run.
+    pub fn is_below_limit(&self, domain: &dyn RawDomain) -> bool {
+        !self.backlog.above_limit() || self.state.is_idle() && self.pending(domain) == Pending::None
+    }
+
     /// Polls a future that is ready below the limit ([`super::limited`]). Returns `true` if it is. `failures` are the
     /// worker's when the future first had to wait.
     pub fn poll_limited(
@@ -324,7 +330,7 @@ impl CallbackWorker {
         waker: &Waker,
         domain: &dyn RawDomain,
     ) -> bool {
-        let is_below = || !self.backlog.above_limit();
+        let is_below = || self.is_below_limit(domain);
         if is_below() {
             self.leave_limited(id);
             return true;

@@ -282,7 +282,9 @@ impl Queue {
         &self.owner.unreported
     }
 
-    /// Returns `true` if the owner has run so much more than it has pushed that it should report.
+    /// Returns `true` if the owner has run so much more than it has pushed that it should report. It may push nothing
+    /// for long, and what it has run counts until then: so no callbacks, and few bytes. (It runs no more callbacks
+    /// than it pushes, unless they count as several.)
     pub fn has_freed_much(&self) -> bool {
         self.owner.unreported.has_run_more(FLUSH_BYTES / 16)
     }

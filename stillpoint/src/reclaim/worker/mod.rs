@@ -338,8 +338,9 @@ impl CallbackWorker {
         let has_work = || self.left(domain) != Pending::None;
         let result = self.state.leave_running(IDLE, try_heavy, &has_work);
         if result == GoIdle::Idle {
-            // A throttled caller goes on, although owners have not reported what they have run.
+            // Nothing waits, although owners may not have reported the last bytes that they have run.
             step!("run-without-notify", step!("idle-without-notify", self.progress.notify_all()));
+            step!("idle-without-wake", poller::wake(self.limited.take(usize::MAX)));
             step!("round-not-ended", poller::wake(self.advance_rounds(domain)));
         }
         result

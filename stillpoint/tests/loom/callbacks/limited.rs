@@ -5,7 +5,7 @@ use std::task::Waker;
 use stillpoint::reclaim::backlog::Limits;
 use stillpoint::sync::block_on::block_on;
 
-use super::{ABSENT, Call, Domain, null, two_free};
+use super::{ABSENT, Call, Domain, not_reported, null, two_free};
 use crate::own::Own;
 use support::model::*;
 
@@ -18,7 +18,7 @@ impl Domain {
     }
 
     fn is_below_limit(&self) -> bool {
-        !self.callbacks().backlog.above_limit()
+        self.callbacks().is_below_limit(self)
     }
 
     /// Above its limit, by two callbacks that no worker runs, but their owner may.
@@ -51,18 +51,23 @@ fn future_is_woken_when_an_owner_frees_below_the_limit() {
     });
 }
 
+/// The worker then waits for a reader, which waits for the future.
 /// Refutes: run-without-wake
 #[test]
 fn future_is_woken_when_the_worker_frees_below_the_limit() {
     check(0, 1, || {
-        let domain = Domain::with_limit(0);
-        let own = domain.register();
+        let domain = Domain::new();
+        let own = two_free(&domain);
+        let _ = domain.push(own, Call, null());
+        domain.callbacks().report(own.queue);
+        domain.set_limit(2);
+        let reader = domain.register();
         domain.run(|domain| {
-            let _ = domain.push(own, Call, null());
-            domain.callbacks().report(own.queue);
+            domain.0.state.enter(reader);
             domain.below_limit();
-            assert!(domain.is_below_limit());
+            domain.0.state.leave(reader);
         });
+        assert_eq!(domain.count(0), 3);
     });
 }
 
@@ -79,6 +84,16 @@ fn dropped_future_wakes_the_next_one_below_the_limit() {
             domain.flush(own);
             callbacks.leave_limited(&mut id);
         });
+    });
+}
+
+/// Refutes: idle-without-wake
+#[test]
+fn future_is_woken_when_the_worker_finds_nothing() {
+    check(0, 1, || {
+        let domain = not_reported();
+        domain.run(Domain::below_limit);
+        assert_eq!(domain.count(0), 1);
     });
 }
 
