@@ -322,7 +322,8 @@ pub fn retire<T: Send + 'static>(value: Box<T>) {
 /// of the program does not wait for what is still queued. (What callbacks themselves defer needs another call.)
 /// Callbacks of *other* domains may call it: the destructor of a structure that owns an
 /// [`srcu::Domain`](crate::srcu::Domain) drains that domain wherever the destructor runs. Two callbacks that each
-/// wait for the callbacks of the other's domain deadlock, as two threads that join each other.
+/// wait for the callbacks of the other's domain deadlock, as two threads that join each other. So do a reader that
+/// waits for a barrier of another thread, and the barrier, which may wait for readers that have begun later.
 ///
 /// # Panics
 ///

@@ -28,8 +28,9 @@
 //!    stops only if no future waits and all started grace periods have ended. A thread that leaves a waker or starts
 //!    a grace period, and finds `running` clear, sets it and submits the poller.
 //! 3. The worker looks at the round after it has run callbacks, an owner if it has run some that are awaited, and a
-//!    future after it has become one: the last of these finds that the round has ended. While there is a round, the worker is urgent, and there is one, or a
-//!    domain that is parked and will have one: the thread whose future finds none provides it.
+//!    future after it has become one: the last of these finds that the round has ended. While there is a round, the
+//!    worker is urgent, and there is one, or a domain that is parked and will have one: the thread whose future finds
+//!    none provides it.
 //! 4. A waker leaves the map when what it waits for has ended, when its future is dropped, or when it is dismissed.
 //!    So a future that has an id, is not in the map and whose wait has not ended, was dismissed.
 //! 5. Wakers are code of the program: they are cloned, called and dropped outside the lock, and may panic.

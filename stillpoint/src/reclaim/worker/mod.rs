@@ -47,6 +47,7 @@
 
 mod found;
 mod poll;
+mod runner;
 pub mod state;
 
 use core::cell::OnceCell;
@@ -54,8 +55,8 @@ use core::task::Waker;
 use std::time::Duration;
 
 use super::backlog::Limits;
-use super::callback::{Callback, wake_all};
-use super::domain::{self, RawDomain, address};
+use super::callback::wake_all;
+use super::domain::{self, RawDomain};
 use super::hazards::Hazards;
 use super::poller;
 use super::pool;
@@ -63,7 +64,6 @@ use super::pool::state::Submitted;
 use super::queue::front::ASSESSMENT_INTERVAL;
 use super::queue::{Pending, try_heavy};
 use crate::grace_period::engine::{Denied, GpCookie};
-use crate::readers::any::AnyEngine;
 use crate::slots::protected::Protected;
 use crate::sync::{Ordering::*, now, step};
 use found::is_kept;
@@ -434,12 +434,6 @@ impl CallbackWorker {
         (left != 0 && !self.must_hurry()).then(|| Duration::from_nanos(left))
     }
 
-    /// For a batch of callbacks.
-    pub(super) fn runner<'a>(&'a self, domain: &'a dyn RawDomain) -> Runner<'a> {
-        let (engine, hazards) = (domain.engine(), domain.hazards());
-        Runner { worker: self, domain, address: address(domain), engine, hazards }
-    }
-
     /// Runs ready callbacks for [`BATCH_TIME_LIMIT`]. Returns `true` if there were some.
     pub(super) fn run_slice(&self, domain: &dyn RawDomain) -> bool {
         // It begins where the last one ended.
@@ -476,32 +470,5 @@ impl CallbackWorker {
                 return has_run;
             }
         }
-    }
-}
-
-/// What each callback of a batch needs of its domain, read once.
-pub(super) struct Runner<'a> {
-    worker: &'a CallbackWorker,
-    domain: &'a dyn RawDomain,
-    address: *const (),
-    pub(super) engine: &'a AnyEngine,
-    hazards: Option<&'a Hazards>,
-}
-
-impl Runner<'_> {
-    /// Runs a callback whose grace period has ended, or keeps it, if a hazard pointer protects its value.
-    /// `protected`: see [`Hazards::is_protected`].
-    #[inline(always)]
-    pub(super) fn run(&self, callback: Callback, protected: &mut Option<Protected>) {
-        if let Some(hazards) = self.hazards {
-            if hazards.is_protected(&callback, protected, self.engine) {
-                step!("protected-value-freed", {
-                    hazards.keep(callback);
-                    // For when no other work comes.
-                    return step!("kept-without-notify", self.worker.notify(self.domain));
-                });
-            }
-        }
-        domain::run(self.domain, self.address, callback);
     }
 }
