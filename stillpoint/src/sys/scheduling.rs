@@ -5,9 +5,11 @@
 //!
 //! | | a thread of the library has | if the kernel refuses |
 //! |---|---|---|
-//! | policy | `SCHED_OTHER` | inherits it |
+//! | policy | `SCHED_OTHER`, or that of a program in the background | inherits it |
 //! | CPUs | as the main thread; if that is bound to one, those with which the program was loaded | inherits them |
 //! | nice value | as the main thread (a lower value takes a privilege) | inherits it |
+//!
+//! A program is in the background if its main thread has `SCHED_BATCH` or `SCHED_IDLE`, and so has the starting one.
 //!
 //! The starting thread sets policy and CPUs. The new thread could not do so itself if the starting one kept its CPU
 //! busy with a real-time priority.
@@ -97,18 +99,22 @@ pub unsafe fn spread(thread: libc::pthread_t) {
     let _ = at_load.as_ref().is_some_and(has) || has(&main);
 }
 
-/// Returns the policy of the calling thread, if it is known. The C library's function is not used: musl's only
-/// returns an error.
-pub fn policy() -> Option<c_int> {
+/// Returns the policy of a thread, if it is known. The C library's function is not used: musl's only returns an
+/// error.
+pub fn policy(thread: u32) -> Option<c_int> {
     // SAFETY: no pointers.
-    checked(|| unsafe { libc::syscall(libc::SYS_sched_getscheduler, CALLING) })
+    checked(|| unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread) })
         .ok()
         .map(|policy| policy as c_int)
 }
 
-/// Returns `true` if the calling thread has the policy `SCHED_OTHER`, or if that is unknown.
-pub fn is_normal() -> bool {
-    policy().is_none_or(|policy| policy == libc::SCHED_OTHER)
+/// Returns `true` if threads of the library may inherit the policy of the calling thread, or if that is unknown.
+pub fn may_be_inherited() -> bool {
+    policy(CALLING).is_none_or(|own| match own {
+        libc::SCHED_OTHER => true,
+        libc::SCHED_BATCH | libc::SCHED_IDLE => policy(process::id()) == Some(own),
+        _ => false,
+    })
 }
 
 /// Has threads that are started with these attributes get the policy `SCHED_OTHER`. Returns `false` on errors.

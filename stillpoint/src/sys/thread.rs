@@ -80,7 +80,7 @@ pub fn spawn(
     // Nothing under the lock panics.
     let in_use = start.handle_in_use.lock();
     // glibc starts no thread if the kernel refuses the policy, or if there is no room for the stack.
-    let policies = if scheduling::is_normal() { [false].as_slice() } else { &[true, false] };
+    let policies = if scheduling::may_be_inherited() { [false].as_slice() } else { &[true, false] };
     let sizes = [stack::size(), stack::LEAST];
     let of_policy = |is_normal| sizes.iter().find_map(|&size| create(begin, this.cast(), is_normal, size));
     let thread = policies.iter().find_map(|&is_normal| of_policy(is_normal));
@@ -152,7 +152,7 @@ pub fn has_normal_policy() -> bool {
     if cfg!(miri) {
         return true;
     }
-    matches!(scheduling::policy(), Some(libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE))
+    matches!(scheduling::policy(CALLING), Some(libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE))
 }
 
 /// Returns `true` if the calling thread may use one CPU only.

@@ -13,7 +13,7 @@ use support::threads::deny;
 #[derive(Debug, PartialEq)]
 struct Scheduling {
     cpus: usize,
-    policy: libc::c_long,
+    policy: libc::c_int,
     nice: i32,
 }
 
@@ -26,7 +26,7 @@ fn scheduling(thread: Option<Pid>) -> Scheduling {
     Scheduling {
         cpus: sched_getaffinity(thread).expect("the CPUs").count() as usize,
         // SAFETY: no pointers.
-        policy: unsafe { libc::syscall(libc::SYS_sched_getscheduler, number) },
+        policy: unsafe { libc::syscall(libc::SYS_sched_getscheduler, number) as libc::c_int },
         nice: getpriority_process(thread).expect("the nice value"),
     }
 }
@@ -46,15 +46,20 @@ fn bind(thread: Option<Pid>) {
     sched_setaffinity(thread, &one).expect("an allowed CPU");
 }
 
+/// Gives a thread, or the calling one if it is 0, a policy. (musl's function only returns an error.)
+fn choose_policy(thread: u32, policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    // SAFETY: `struct sched_param` has one number, which outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, policy, &priority) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Gives the calling thread a real-time priority. Returns `false` if that is not permitted.
 fn be_real_time() -> bool {
-    let parameters: libc::c_int = 10;
-    // SAFETY: `struct sched_param` has one number, which outlives the call. (musl's function only returns an error.)
-    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &parameters) };
-    if result != 0 {
-        eprintln!("NOT CHECKED: real-time priorities: {}", io::Error::last_os_error());
+    let result = choose_policy(0, libc::SCHED_FIFO, 10);
+    if let Err(error) = &result {
+        eprintln!("NOT CHECKED: real-time priorities: {error}");
     }
-    result == 0
+    result.is_ok()
 }
 
 /// Begins a test in a process of its own, which must have several CPUs.
@@ -101,8 +106,26 @@ fn worker_started_by_a_real_time_thread_has_the_normal_policy() {
     alone_on_several_cpus!();
     bind(None);
     if be_real_time() {
-        assert_eq!(of_worker(), scheduling(main_thread()));
+        let expected = Scheduling { policy: libc::SCHED_OTHER, ..scheduling(main_thread()) };
+        assert_eq!(of_worker(), expected);
     }
+}
+
+#[test]
+fn worker_of_a_program_in_the_background_stays_there() {
+    alone!();
+    [id(), 0].into_iter().for_each(|thread| choose_policy(thread, libc::SCHED_IDLE, 0).expect("permitted"));
+    assert_eq!(of_worker(), scheduling(main_thread()));
+}
+
+#[test]
+fn worker_started_by_a_background_thread_has_the_normal_policy() {
+    alone!();
+    if scheduling(main_thread()).policy != libc::SCHED_OTHER {
+        return eprintln!("NOT CHECKED: a program in the background");
+    }
+    choose_policy(0, libc::SCHED_BATCH, 0).expect("permitted");
+    assert_eq!(of_worker().policy, libc::SCHED_OTHER);
 }
 
 #[test]
@@ -140,5 +163,5 @@ fn worker_starts_where_its_scheduling_cannot_be_changed() {
     deny(libc::EPERM, calls.map(|call| (call, vec![])));
     let policy = if is_real_time { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
     let worker = of_worker();
-    assert_eq!((worker.cpus, worker.policy), (1, policy.into()));
+    assert_eq!((worker.cpus, worker.policy), (1, policy));
 }
