@@ -71,23 +71,37 @@ impl<T> Zeroed<T> {
     }
 }
 
-/// Begins to fetch the cache line of a value.
-#[inline(always)]
-pub fn prefetch<T>(value: *const T) {
-    // SAFETY: a hint, which reads nothing, whatever the address.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(value.cast());
-    }
-    // SAFETY: as above.
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    unsafe {
-        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) value, options(nostack, readonly, preserves_flags));
-    }
-    // Elsewhere the loads of several lookups still overlap, as far as the processor looks ahead.
-    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
-    let _ = value;
+/// Defines a function that begins to fetch the cache line of a value: its hint on x86-64, and on AArch64.
+macro_rules! prefetch {
+    ($(#[$doc:meta])* $name:ident, $x86:ident, $arm:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name<T>(value: *const T) {
+            // SAFETY: a hint, which reads nothing, whatever the address.
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            unsafe {
+                core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::$x86 }>(value.cast());
+            }
+            // SAFETY: as above.
+            #[cfg(all(target_arch = "aarch64", not(miri)))]
+            unsafe {
+                core::arch::asm!($arm, in(reg) value, options(nostack, readonly, preserves_flags));
+            }
+            // Elsewhere the loads of several lookups still overlap, as far as the processor looks ahead.
+            #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
+            let _ = value;
+        }
+    };
 }
+
+prefetch!(
+    /// Begins to fetch the cache line of a value.
+    prefetch, _MM_HINT_T0, "prfm pldl1keep, [{}]"
+);
+prefetch!(
+    /// [`prefetch`] for one of many values: more lines than the first cache awaits at a time.
+    prefetch_to_l2, _MM_HINT_T1, "prfm pldl2keep, [{}]"
+);
 
 /// [`Box::new`].
 ///

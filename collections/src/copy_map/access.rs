@@ -216,7 +216,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
 
     /// Keeps the entries for which `f` returns `true`, and removes the others.
     ///
-    /// Entries are read a bucket at a time, before `f` is asked about each. If one is replaced before it is removed,
+    /// Entries are read some 64 at a time, before `f` is asked about each. If one is replaced before it is removed,
     /// `f` is asked about the new one too. Entries that are inserted during the call may stay.
     pub fn retain(&self, f: impl FnMut(K, V) -> bool) {
         Operations::retain(self, f);

@@ -11,15 +11,12 @@ use super::map::CopyMap;
 use super::operations::Operations;
 use super::plain::Plain;
 use crate::sync::Domain;
-use crate::table::bucket::Words;
 use crate::table::walk::Walk;
 
 /// An iterator over copies of the entries of a map: see [`CopyMap::iter`].
 pub struct Iter<'m, K: Plain, V: Plain, S, D: Domain = Global> {
     map: &'m CopyMap<K, V, S, D>,
-    walk: Walk,
-    /// Those of a step that are left.
-    pairs: Vec<(Words, Words)>,
+    walk: Walk<u64>,
 }
 
 impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K, V, S, D> {
@@ -35,7 +32,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
     /// assert_eq!(squares.iter().map(|(_, square)| square).sum::<u32>(), 285);
     /// ```
     pub fn iter(&self) -> Iter<'_, K, V, S, D> {
-        Iter { map: self, walk: self.walk(), pairs: Vec::new() }
+        Iter { map: self, walk: self.walk() }
     }
 
     /// Returns an iterator over copies of the keys: see [`iter`](Self::iter).
@@ -52,8 +49,9 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
 impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> Iterator for Iter<'_, K, V, S, D> {
     type Item = (K, V);
 
+    #[inline]
     fn next(&mut self) -> Option<(K, V)> {
-        Operations::next(self.map, &mut self.walk, &mut self.pairs)
+        Operations::next(self.map, &mut self.walk)
     }
 }
 

@@ -10,12 +10,12 @@ use core::ops::Add;
 use bytemuck::bytes_of;
 
 use super::map::CopyMap;
-use super::plain::{Plain, decode, encode};
+use super::plain::{Pair, Plain, decode, encode};
 use crate::attempts::{self, Attempts};
 use crate::hash::hash_of;
 use crate::memory::NoMemory;
 use crate::sync::Domain;
-use crate::table::bucket::Words;
+use crate::table::bucket::{Shape, Words};
 use crate::table::walk::Walk;
 
 /// What has a map, and sections. The methods are explained where they are public, at [`CopyMap`].
@@ -107,7 +107,7 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
         if exchanged.is_ok() {
             attempts::note_change(&map.turn, hash);
         }
-        exchanged.map_err(|current| current.as_ref().map(decode))
+        exchanged.map_err(|current| current.map(|value| decode(&value)))
     }
 
     #[track_caller]
@@ -187,28 +187,26 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
 
     /// Calls `f` for each entry, those of a chain in its order: a lookup of one that `f` removes finds it first.
     fn in_order(&self, mut f: impl FnMut(K, V)) {
-        let (mut walk, mut pairs, map) = (self.walk(), Vec::new(), self.map());
-        while walk.next(&map.tables, &map.rehash(), self.section().borrow(), &mut pairs) {
-            pairs.drain(..).for_each(|(key, value)| f(decode(&key), decode(&value)));
+        let mut walk = self.walk();
+        while let Some((key, value)) = self.next(&mut walk) {
+            f(key, value);
         }
     }
 
-    fn walk(&self) -> Walk {
+    fn walk(&self) -> Walk<u64> {
         Walk::new(&self.map().tables, self.section().borrow())
     }
 
-    /// Returns the next entry of a walk. `pairs` are those of a step that are left.
+    /// Returns the next entry of a walk.
     #[inline(always)]
-    fn next(&self, walk: &mut Walk, pairs: &mut Vec<(Words, Words)>) -> Option<(K, V)> {
-        let map = self.map();
-        loop {
-            if let Some((key, value)) = pairs.pop() {
-                return Some((decode(&key), decode(&value)));
-            }
-            if !walk.next(&map.tables, &map.rehash(), self.section().borrow(), pairs) {
-                return None;
-            }
-        }
+    fn next(&self, walk: &mut Walk<u64>) -> Option<(K, V)> {
+        let pair = walk.next(<Pair<K, V, D>>::SLOT, |walk| self.load(walk))?;
+        Some((decode(pair), decode(&pair[<Pair<K, V, D>>::KEY..])))
+    }
+
+    #[inline(never)]
+    fn load(&self, walk: &mut Walk<u64>) {
+        walk.load(&self.map().tables, &self.map().rehash(), self.section().borrow());
     }
 
     fn capacity(&self) -> usize {
@@ -234,7 +232,7 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
 impl<K: Plain + Hash, V: Plain, S: BuildHasher, D: Domain> CopyMap<K, V, S, D> {
     /// Returns what computes the hash of a key again that moves.
     #[inline(always)]
-    fn rehash(&self) -> impl Fn(&Words) -> u64 + '_ {
+    fn rehash(&self) -> impl Fn(&[u64]) -> u64 + '_ {
         |key| hash_of(&self.hasher, &decode::<K>(key))
     }
 }

@@ -50,7 +50,8 @@ pub struct PairSizes<K, V, D>(PhantomData<fn(K) -> (V, D)>);
 impl<K: Plain, V: Plain, D: Domain> Sizes for PairSizes<K, V, D> {
     type Domain = D;
 
-    const KEY: usize = words::<K>();
+    /// A pair has a word, if it has no other.
+    const KEY: usize = if size_of::<(K, V)>() == 0 { 1 } else { words::<K>() };
     const VALUE: usize = words::<V>();
 }
 
@@ -67,8 +68,8 @@ pub fn encode<T: Plain>(value: &T) -> Words {
     words
 }
 
-/// Returns the value of words that [`encode`] has returned.
+/// Returns the value with whose words, which [`encode`] has returned, these begin.
 #[inline(always)]
-pub fn decode<T: Plain>(words: &Words) -> T {
-    bytemuck::checked::pod_read_unaligned(&bytemuck::bytes_of(words)[..size_of::<T>()])
+pub fn decode<T: Plain>(words: &[u64]) -> T {
+    bytemuck::checked::pod_read_unaligned(&bytemuck::cast_slice(words)[..size_of::<T>()])
 }

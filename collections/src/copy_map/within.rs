@@ -226,8 +226,8 @@ impl<'m, K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> Within<'m, K
 
     /// Returns an iterator over copies of the entries: see [`CopyMap::iter`].
     pub fn iter(&self) -> impl Iterator<Item = (K, V)> + use<'m, K, V, S, D> {
-        let (view, mut walk, mut pairs) = (*self, self.walk(), Vec::new());
-        iter::from_fn(move || view.next(&mut walk, &mut pairs))
+        let (view, mut walk) = (*self, self.walk());
+        iter::from_fn(move || view.next(&mut walk))
     }
 
     /// [`CopyMap::capacity`].

@@ -7,6 +7,7 @@ use std::error::Error;
 use equivalent::Equivalent;
 use stillpoint::rcu::Retired;
 
+use super::iter::Iter;
 use super::map::{inserted, returned};
 use super::{Entry, HashMap};
 use crate::attempts::{self, Attempts};
@@ -14,7 +15,6 @@ use crate::free_list;
 use crate::hash::hash_of;
 use crate::sync::{Domain, Owned, Shared};
 use crate::table::entries::Observed;
-use crate::table::walk::Walk;
 
 /// The entry that was inserted, or the one that the key has, and the one that was not inserted.
 type InsertedIfAbsent<'g, K, V> = Result<&'g Entry<K, V>, (&'g Entry<K, V>, Entry<K, V>)>;
@@ -311,18 +311,16 @@ where
 
     /// Keeps the entries for which `f` returns `true`, and removes the others.
     ///
-    /// Entries are read a bucket at a time, before `f` is asked about each. If one is replaced before it is removed,
+    /// Entries are read some 64 at a time, before `f` is asked about each. If one is replaced before it is removed,
     /// `f` is asked about the new one too. Entries that are inserted during the call, or take the place of those that
     /// stay, may stay. Does not hash keys again.
     #[track_caller]
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool, guard: &D::Section) {
         self.tables.domain.check_section(guard);
-        let (mut walk, mut entries) = (Walk::new(&self.tables, guard), Vec::new());
-        while walk.next(&self.tables, (), guard, &mut entries) {
-            for entry in entries.drain(..) {
-                if entry.as_ref().is_some_and(|entry| !f(&entry.key, &entry.value)) {
-                    self.remove_or_ask(entry, &mut f, guard);
-                }
+        let mut entries = Iter::new(&self.tables, guard);
+        while let Some(entry) = entries.next_entry() {
+            if entry.as_ref().is_some_and(|entry| !f(&entry.key, &entry.value)) {
+                self.remove_or_ask(entry, &mut f, guard);
             }
         }
     }

@@ -14,14 +14,18 @@ use crate::table::walk::Walk;
 pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> {
     tables: &'g Tables<Entries<Entry<K, V>, D>>,
     section: &'g D::Section,
-    walk: Walk,
-    /// Those of a step that are left.
-    entries: Vec<Shared<'g, Entry<K, V>>>,
+    walk: Walk<Shared<'g, Entry<K, V>>>,
 }
 
 impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Iter<'g, K, V, D> {
     pub(super) fn new(tables: &'g Tables<Entries<Entry<K, V>, D>>, section: &'g D::Section) -> Self {
-        Self { tables, section, walk: Walk::new(tables, section), entries: Vec::new() }
+        Self { tables, section, walk: Walk::new(tables, section) }
+    }
+
+    /// Returns the next entry.
+    #[inline(always)]
+    pub(super) fn next_entry(&mut self) -> Option<Shared<'g, Entry<K, V>>> {
+        Some(self.walk.next(1, |walk| walk.load(self.tables, (), self.section))?[0])
     }
 }
 
@@ -29,14 +33,7 @@ impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Ite
     type Item = (&'g K, &'g V);
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(entry) = self.entries.pop() {
-                return entry.as_ref().map(Entry::pair);
-            }
-            if !self.walk.next(self.tables, (), self.section, &mut self.entries) {
-                return None;
-            }
-        }
+        self.next_entry()?.as_ref().map(Entry::pair)
     }
 }
 

@@ -35,21 +35,23 @@ pub trait Shape: Sized + Send + Sync + 'static {
     type Domain: Domain;
     /// A word of a slot.
     type Word: Word;
-    /// What a slot holds, once it is loaded.
-    type Item<'g>;
-    /// Computes the hash of an item again.
+    /// A word of a slot, once it is loaded.
+    type Loaded<'g>: Copy + Default;
+    /// Computes the hash of what a slot holds again.
     type Rehash<'a>: Copy;
 
     /// Words of a key.
     const KEY: usize;
     /// Words of a value.
     const VALUE: usize;
+    /// Words of a slot.
+    const SLOT: usize = Self::KEY + Self::VALUE;
     /// Whether a slot is a pointer to an entry, which is null if the slot is free. The entry has its hash.
     const IS_ENTRY: bool = false;
     /// Slots of a bucket.
-    const SLOTS: usize = slots_of(Self::KEY + Self::VALUE);
+    const SLOTS: usize = slots_of(Self::SLOT);
     /// Words of a bucket.
-    const WORDS: usize = (2 + Self::SLOTS * (Self::KEY + Self::VALUE)).next_multiple_of(LINE);
+    const WORDS: usize = (2 + Self::SLOTS * Self::SLOT).next_multiple_of(LINE);
     /// Slots of a bucket that stay free. A value of several words is not replaced in its place.
     const SPARE: usize = if Self::VALUE > 1 { 1 } else { 0 };
     /// Entries that a table has room for, in each four buckets. If the hashes are random, one in eight buckets has
@@ -62,8 +64,20 @@ pub trait Shape: Sized + Send + Sync + 'static {
         20
     };
 
-    /// Loads what a slot holds, in a section or under the lock of the chain. Returns `None` if the slot is free.
-    fn item<'g>(bucket: Bucket<'_, Self>, slot: usize, section: &'g Section<Self>) -> Option<Self::Item<'g>>;
+    /// Loads the words of all slots that are not free, in a section. Returns how many words that are; `room` is for
+    /// those of all slots.
+    fn load<'g>(
+        bucket: Bucket<'_, Self>,
+        head: u64,
+        section: &'g Section<Self>,
+        room: &mut [Self::Loaded<'g>],
+    ) -> usize;
+
+    /// Returns the hash that the entry of a slot has. The caller has locked the chain.
+    #[inline(always)]
+    fn entry_hash(_: Bucket<'_, Self>, _: usize, _: &Section<Self>) -> Option<u64> {
+        None
+    }
 
     /// Copies a slot to a free one. The caller has locked both chains.
     fn copy(from: Bucket<'_, Self>, slot: usize, to: Bucket<'_, Self>, free: usize);
@@ -72,12 +86,8 @@ pub trait Shape: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn clear(_: Bucket<'_, Self>, _: usize) {}
 
-    /// Begins to fetch the entries of a bucket.
-    #[inline(always)]
-    fn prefetch(_: Bucket<'_, Self>) {}
-
-    /// Returns the hash of an item. Runs code of the program, unless the item is an entry.
-    fn hash(item: &Self::Item<'_>, rehash: Self::Rehash<'_>) -> u64;
+    /// Returns the hash of what a slot holds. Runs code of the program, unless that is an entry.
+    fn hash(loaded: &[Self::Loaded<'_>], rehash: Self::Rehash<'_>) -> u64;
 }
 
 /// Returns the slots of a bucket, of so many words each.
@@ -210,8 +220,8 @@ impl<'t, S: Shape> Bucket<'t, S> {
     /// Returns a word of a slot.
     #[inline(always)]
     pub fn slot_word(self, slot: usize, index: usize) -> &'t S::Word {
-        debug_assert!(slot < S::SLOTS && index < S::KEY + S::VALUE);
-        let index = slot * (S::KEY + S::VALUE) + index;
+        debug_assert!(slot < S::SLOTS && index < S::SLOT);
+        let index = slot * S::SLOT + index;
         // SAFETY: a bucket has the words of `SLOTS` slots, and more slots are in no head. They began as zeros, and
         // the shape is always the same.
         #[cfg(not(loom))]
@@ -221,9 +231,9 @@ impl<'t, S: Shape> Bucket<'t, S> {
     }
 
     /// Begins to fetch the first line and the last.
-    #[cfg(not(loom))]
     #[inline(always)]
     pub fn prefetch(self) {
+        #[cfg(not(loom))]
         crate::memory::prefetch(self.words);
         self.prefetch_last();
     }
@@ -322,6 +332,8 @@ impl<'t, S: Shape> Bucket<'t, S> {
     /// Calls `f` with each slot, and whether the head has a tag of it.
     #[inline(always)]
     pub fn for_each(self, head: u64, mut f: impl FnMut(usize, bool)) {
-        (0..S::SLOTS).for_each(|slot| f(slot, tag_of(head, slot) != 0));
+        for slot in 0..S::SLOTS {
+            f(slot, tag_of(head, slot) != 0);
+        }
     }
 }

@@ -218,18 +218,23 @@ impl<'t, S: Shape> Chain<'t, S> {
         }
     }
 
-    /// Calls `f` with each slot, and with what it holds. Returns the version, or `None` if that is not all of one.
+    /// Adds what the slots hold, and calls `f` with the head of each bucket. Returns the version, or `None` if that is
+    /// not all of one.
+    #[inline(always)]
     pub fn snapshot<'g>(
         self,
         section: &'g Section<S>,
-        mut f: impl FnMut(Option<S::Item<'g>>),
+        loaded: &mut Vec<S::Loaded<'g>>,
+        mut f: impl FnMut(u64),
     ) -> Result<Option<Version>, Moved> {
         let (version, first) = self.begin_version()?;
         let (mut bucket, mut head, mut next) = (self.home, first, version.link);
         loop {
-            bucket.for_each(head, |slot, has_tag| {
-                f(if has_tag { S::item(bucket, slot, section) } else { None });
-            });
+            let len = loaded.len();
+            loaded.resize(len + S::SLOTS * S::SLOT, S::Loaded::default());
+            let more = S::load(bucket, head, section, &mut loaded[len..]);
+            loaded.truncate(len + more);
+            f(head);
             let Some(overflow) = self.overflow.bucket(next) else { break };
             bucket = overflow;
             (next, head) = (bucket.link(), bucket.head());
@@ -239,10 +244,10 @@ impl<'t, S: Shape> Chain<'t, S> {
 
     /// Adds what the slots hold at one time.
     #[inline(always)]
-    pub fn items<'g>(self, section: &'g Section<S>, items: &mut Vec<S::Item<'g>>) -> Result<(), Moved> {
-        let before = items.len();
-        while self.snapshot(section, |item| items.extend(item))?.is_none() {
-            items.truncate(before);
+    pub fn load<'g>(self, section: &'g Section<S>, loaded: &mut Vec<S::Loaded<'g>>) -> Result<(), Moved> {
+        let before = loaded.len();
+        while self.snapshot(section, loaded, |_| {})?.is_none() {
+            loaded.truncate(before);
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ pub struct Entries<E, D>(PhantomData<fn() -> (E, D)>);
 impl<E: Hashed, D: Domain> Shape for Entries<E, D> {
     type Domain = D;
     type Word = Atomic<E, D>;
-    type Item<'g> = Shared<'g, E>;
+    type Loaded<'g> = Shared<'g, E>;
     type Rehash<'a> = ();
 
     const KEY: usize = 0;
@@ -40,8 +40,27 @@ impl<E: Hashed, D: Domain> Shape for Entries<E, D> {
     const SLOTS: usize = E::SLOTS;
 
     #[inline(always)]
-    fn item<'g>(bucket: Bucket<'_, Self>, slot: usize, section: &'g D::Section) -> Option<Shared<'g, E>> {
-        Some(bucket.entry(slot, section)).filter(|entry| !entry.is_null())
+    fn load<'g>(
+        bucket: Bucket<'_, Self>,
+        head: u64,
+        section: &'g D::Section,
+        room: &mut [Shared<'g, E>],
+    ) -> usize {
+        let mut len = 0;
+        // Without branches, as for pairs: so a free slot has an address that is in the cache.
+        bucket.for_each(head, |slot, _| {
+            let entry = bucket.entry(slot, section);
+            room[len] = entry;
+            #[cfg(not(loom))]
+            memory::prefetch_to_l2(if entry.is_null() { room.as_ptr().cast() } else { entry.as_ptr() });
+            len += usize::from(!entry.is_null());
+        });
+        len
+    }
+
+    #[inline(always)]
+    fn entry_hash(bucket: Bucket<'_, Self>, slot: usize, section: &D::Section) -> Option<u64> {
+        bucket.entry(slot, section).as_ref().map(E::hash)
     }
 
     #[inline(always)]
@@ -55,17 +74,9 @@ impl<E: Hashed, D: Domain> Shape for Entries<E, D> {
         bucket.slot_word(slot, 0).store(Shared::null());
     }
 
-    #[cfg(not(loom))]
     #[inline(always)]
-    fn prefetch(bucket: Bucket<'_, Self>) {
-        // SAFETY: a hint, which uses no entry.
-        let entry = |slot| unsafe { bucket.slot_word(slot, 0).load_unprotected() };
-        (0..E::SLOTS).for_each(|slot| memory::prefetch(entry(slot).as_ptr()));
-    }
-
-    #[inline(always)]
-    fn hash(entry: &Shared<'_, E>, (): ()) -> u64 {
-        entry.as_ref().map_or(0, E::hash)
+    fn hash(entries: &[Shared<'_, E>], (): ()) -> u64 {
+        entries[0].as_ref().map_or(0, E::hash)
     }
 }
 

@@ -26,23 +26,35 @@ pub struct Pairs<T>(PhantomData<T>);
 impl<T: Sizes> Shape for Pairs<T> {
     type Domain = T::Domain;
     type Word = AtomicU64;
-    type Item<'g> = (Words, Words);
+    type Loaded<'g> = u64;
     type Rehash<'a> = Rehash<'a>;
 
     const KEY: usize = T::KEY;
     const VALUE: usize = T::VALUE;
     const SLOTS: usize = T::SLOTS;
 
-    fn item(bucket: Bucket<'_, Self>, slot: usize, _: &Section<Self>) -> Option<(Words, Words)> {
-        Some((bucket.key(slot), bucket.value(slot)))
+    #[inline(always)]
+    fn load(bucket: Bucket<'_, Self>, head: u64, _: &Section<Self>, room: &mut [u64]) -> usize {
+        let mut len = 0;
+        // Without branches that depend on tags, which would often be mispredicted.
+        bucket.for_each(head, |slot, has_tag| {
+            // In models, which lose no time to branches, no further load may take the place of an order.
+            if cfg!(loom) && !has_tag {
+                return;
+            }
+            let room = &mut room[len..len + Self::SLOT];
+            (0..Self::SLOT).for_each(|index| room[index] = bucket.read(slot, index));
+            len += if has_tag { Self::SLOT } else { 0 };
+        });
+        len
     }
 
     fn copy(from: Bucket<'_, Self>, slot: usize, to: Bucket<'_, Self>, free: usize) {
-        (0..T::KEY + T::VALUE).for_each(|index| to.write(free, index, from.read(slot, index)));
+        (0..Self::SLOT).for_each(|index| to.write(free, index, from.read(slot, index)));
     }
 
-    fn hash((key, _): &(Words, Words), rehash: Rehash<'_>) -> u64 {
-        rehash(key)
+    fn hash(pair: &[u64], rehash: Rehash<'_>) -> u64 {
+        rehash(pair)
     }
 }
 
@@ -54,8 +66,8 @@ unsafe impl Word for AtomicU64 {
     }
 }
 
-/// Computes the hash of a key again.
-pub type Rehash<'a> = &'a dyn Fn(&Words) -> u64;
+/// Computes the hash of the key again with which words begin.
+pub type Rehash<'a> = &'a dyn Fn(&[u64]) -> u64;
 
 impl<T: Sizes> Bucket<'_, Pairs<T>> {
     #[inline(always)]

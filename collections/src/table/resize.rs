@@ -3,7 +3,7 @@
 use core::mem;
 use std::process::abort;
 
-use super::bucket::Bucket;
+use super::bucket::{Bucket, tag_of};
 use super::bucket::{Section, Shape};
 use super::chain::Moved;
 use super::{Table, Tables};
@@ -60,7 +60,7 @@ impl<S: Shape> Tables<S> {
         let chain = table.chain_at(index);
         #[cfg(all(test, not(loom)))]
         MOVES.set(MOVES.get() + usize::from(!chain.has_moved()));
-        let (mut items, mut hashes) = (Vec::new(), Vec::new());
+        let (mut loaded, mut heads, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
         // Hashes are computed before the chain is locked if that runs code of the user.
         let mut locked = loop {
             if S::IS_ENTRY {
@@ -69,14 +69,19 @@ impl<S: Shape> Tables<S> {
                     Ok(locked) => break locked,
                 }
             }
-            items.clear();
-            let version = match chain.snapshot(section, |item| items.push(item)) {
+            loaded.clear();
+            heads.clear();
+            hashes.clear();
+            let version = match chain.snapshot(section, &mut loaded, |head| heads.push(head)) {
                 Err(Moved) => return,
                 Ok(None) => continue,
                 Ok(Some(version)) => version,
             };
-            hashes.clear();
-            hashes.extend(items.iter().map(|item| item.as_ref().map_or(0, |item| S::hash(item, rehash))));
+            let mut pairs = loaded.chunks_exact(S::SLOT);
+            let mut hash = || pairs.next().map_or(0, |pair| S::hash(pair, rehash));
+            for head in &heads {
+                hashes.extend((0..S::SLOTS).map(|slot| if tag_of(*head, slot) != 0 { hash() } else { 0 }));
+            }
             match chain.lock() {
                 Err(Moved) => return,
                 // Since then, pairs may have been removed, and values replaced. No slot has another key.
@@ -94,8 +99,8 @@ impl<S: Shape> Tables<S> {
             if !has_tag {
                 return;
             }
-            let item = || S::item(bucket, slot, section).map(|item| S::hash(&item, rehash));
-            let Some(mut hash) = (if S::IS_ENTRY { item() } else { hash }) else { return };
+            let hash = if S::IS_ENTRY { S::entry_hash(bucket, slot, section) } else { hash };
+            let Some(mut hash) = hash else { return };
             step!("hash-of-another-chain", hash = hash & !common | index as u64 & common);
             let (target, copy) =
                 (next.chain(hash), |to: Bucket<'_, S>, free| S::copy(bucket, slot, to, free));

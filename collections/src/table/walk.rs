@@ -4,51 +4,79 @@
 //! step looks at the buckets of the current table whose entries may have these bits: one bucket, if the table has not
 //! been resized since, several if it has grown, or a part of one if it has shrunk. Chains that have moved stand for
 //! those of the next table.
+//!
+//! Many steps are made at once, so that many entries are fetched at the same time. No branch depends on how many of
+//! them a bucket has, as it would often be mispredicted.
+
+use core::ops::Range;
 
 use super::bucket::{Section, Shape};
 use super::chain::Moved;
 use super::{Table, Tables};
 
-/// Buckets ahead of a walk whose entries are fetched.
-const AHEAD: usize = 3;
+/// Slots that are loaded, at least, when some are returned.
+const LOADED: usize = if cfg!(loom) { 1 } else { 64 };
 
-/// The steps that are left of a walk.
-pub struct Walk {
+/// Entries that are still being fetched then: they are returned after the next ones have been loaded.
+const FETCHED: usize = LOADED / 2;
+
+/// Buckets ahead of a walk that are fetched.
+const AHEAD: usize = 32;
+
+/// The steps that are left of a walk, and what slots held in those that were made: their words.
+pub struct Walk<W> {
     mask: usize,
-    /// `None` after the last step.
-    value: Option<usize>,
+    steps: Range<usize>,
+    loaded: Vec<W>,
+    /// Those of `loaded` that are returned next.
+    ready: Range<usize>,
 }
 
-impl Walk {
-    pub fn new<S: Shape>(tables: &Tables<S>, section: &Section<S>) -> Self {
-        let table = tables.current(section);
-        Self { mask: table.map_or(0, |table| table.len() - 1), value: table.map(|_| 0) }
+impl<W: Copy> Walk<W> {
+    pub fn new<'g, S: Shape<Loaded<'g> = W>>(tables: &Tables<S>, section: &'g Section<S>) -> Self {
+        let buckets = tables.current(section).map_or(0, Table::len);
+        let loaded = Vec::with_capacity(LOADED.min(buckets.saturating_mul(S::SLOTS)) * S::SLOT);
+        Self { mask: buckets.wrapping_sub(1), steps: 0..buckets, loaded, ready: 0..0 }
     }
 
-    /// Adds the items of the next step. Returns `false` if there is none.
+    /// Returns the next slot, which has so many words. If none is ready, `load` is called, which [makes steps](Self::load).
     ///
-    /// A key that is in the map during all of the walk is added once.
-    #[inline]
-    pub fn next<'g, S: Shape>(
+    /// A key that is in the map during all of the walk is returned once.
+    #[inline(always)]
+    pub fn next(&mut self, words: usize, load: impl FnOnce(&mut Self)) -> Option<&[W]> {
+        if self.ready.is_empty() {
+            load(self);
+        }
+        let next = self.ready.start;
+        self.ready.start = (next + words).min(self.ready.end);
+        self.loaded[..self.ready.end].get(next..next + words)
+    }
+
+    /// Makes the next steps.
+    pub fn load<'g, S: Shape<Loaded<'g> = W>>(
         &mut self,
         tables: &Tables<S>,
         rehash: S::Rehash<'_>,
         section: &'g Section<S>,
-        items: &mut Vec<S::Item<'g>>,
-    ) -> bool {
-        let (Some(value), Some(table)) = (self.value, tables.current(section)) else { return false };
-        self.value = (value < self.mask).then_some(value + 1);
-        // The table has as many buckets as when the walk began, in the usual case.
-        if table.len() - 1 != self.mask || table.chain_at(value).items(section, items).is_err() {
-            collect(table, self.mask, value, rehash, section, items);
+    ) {
+        self.loaded.drain(..self.ready.start);
+        self.ready = 0..0;
+        let Some(table) = tables.current(section) else { return };
+        while self.loaded.len() < LOADED * S::SLOT {
+            let Some(value) = self.steps.next() else { break };
+            table.chain_at(value + AHEAD).home().prefetch();
+            // The table has as many buckets as when the walk began, in the usual case.
+            if table.len() - 1 != self.mask || table.chain_at(value).load(section, &mut self.loaded).is_err()
+            {
+                collect(table, self.mask, value, rehash, section, &mut self.loaded);
+            }
         }
-        S::prefetch(table.chain_at(value + AHEAD).home());
-        true
+        let fetched = if S::IS_ENTRY && !self.steps.is_empty() { FETCHED } else { 0 };
+        self.ready.end = self.loaded.len() - fetched;
     }
 }
 
-/// Adds the items whose hash has the bits `value` of `mask`: those in a table, or in the next one if their chain has
-/// moved.
+/// Adds what has a hash with the bits `value` of `mask`: from a table, or from the next one if their chain has moved.
 #[cold]
 fn collect<'g, S: Shape>(
     table: &'g Table<S>,
@@ -56,19 +84,19 @@ fn collect<'g, S: Shape>(
     value: usize,
     rehash: S::Rehash<'_>,
     section: &'g Section<S>,
-    items: &mut Vec<S::Item<'g>>,
+    loaded: &mut Vec<S::Loaded<'g>>,
 ) {
     let buckets = table.len() - 1;
     for index in (value & buckets..table.len()).step_by(mask + 1) {
         // Those of one bucket. If the table is smaller than one before it, the bucket has others too.
         let (mask, value) = if buckets > mask { (buckets, index) } else { (mask, value) };
-        let before = items.len();
-        if let Err(Moved) = table.chain_at(index).items(section, items) {
-            collect(table.next(section), mask, value, rehash, section, items);
+        let before = loaded.len();
+        if let Err(Moved) = table.chain_at(index).load(section, loaded) {
+            collect(table.next(section), mask, value, rehash, section, loaded);
         } else if buckets != mask {
-            let mut kept = items.split_off(before);
-            kept.retain(|item| S::hash(item, rehash) as usize & mask == value);
-            items.append(&mut kept);
+            let all = loaded.split_off(before);
+            let is_kept = |slot: &&[_]| S::hash(slot, rehash) as usize & mask == value;
+            loaded.extend(all.chunks_exact(S::SLOT).filter(is_kept).flatten());
         }
     }
 }

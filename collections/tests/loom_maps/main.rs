@@ -64,7 +64,6 @@ trait Kind: Shape<Domain = Model> {
     /// Inserts or replaces. Returns the old value.
     fn insert(map: &Tables<Self>, key: u64, value: u64) -> Option<u64>;
     fn remove(map: &Tables<Self>, key: u64) -> Option<u64>;
-    fn key(item: &Self::Item<'_>) -> u64;
 }
 
 fn words<const N: usize>(values: [u64; N]) -> Words {
@@ -91,10 +90,6 @@ impl<T: Sizes<Domain = Model>> Kind for Pairs<T> {
 
     fn remove(map: &Tables<Self>, key: u64) -> Option<u64> {
         Some(map.remove(key, &words([key]), Self::rehash(), &())?[0])
-    }
-
-    fn key((key, _): &(Words, Words)) -> u64 {
-        key[0]
     }
 }
 
@@ -128,10 +123,6 @@ impl<const ROOM: usize> Kind for Boxed<ROOM> {
                 return Some(old.value);
             }
         }
-    }
-
-    fn key(entry: &Self::Item<'_>) -> u64 {
-        entry.as_ref().expect("an entry").key
     }
 }
 
@@ -169,6 +160,15 @@ const BOTH: [u64; 2] = [key(0, 1, 0), OLD];
 
 fn resize<M: Kind>(map: &Tables<M>, buckets: usize) {
     map.current(&()).expect("a table").resize(buckets, &());
+}
+
+/// Returns the words of all slots that a walk returns.
+fn walk<M: Kind>(map: &Tables<M>) -> Vec<M::Loaded<'_>> {
+    let (mut walk, mut words) = (Walk::new(map, &()), Vec::new());
+    while let Some(slot) = walk.next(M::SLOT, |walk| walk.load(map, M::rehash(), &())) {
+        words.extend(slot);
+    }
+    words
 }
 
 /// A map with keys that are their values.

@@ -97,10 +97,9 @@ fn walk_sees_no_part_of_a_value_of_a_long_chain() {
             assert_eq!(Wide::insert(map, LONG[1], 8), Some(7));
         };
         race(&map, change, |map| {
-            let (mut walk, mut items) = (Walk::new(map, &()), Vec::new());
-            while walk.next(map, Wide::rehash(), &(), &mut items) {}
-            assert_eq!(items.len(), 3);
-            assert!(items.iter().all(|(_, value)| value[0] == value[1]), "a value consists of two");
+            let pairs = walk(map);
+            assert_eq!(pairs.len(), 3 * Wide::SLOT);
+            assert!(pairs.chunks(Wide::SLOT).all(|pair| pair[1] == pair[2]), "a value consists of two");
         });
     });
 }
@@ -220,9 +219,8 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
             replace(map, RIGHT);
         };
         race(&map, shrink, |map| {
-            let (mut walk, mut items) = (Walk::new(map, &()), Vec::new());
-            while walk.next(map, M::rehash(), &(), &mut items) {}
-            let count = |key| items.iter().filter(|item| M::key(item) == key).count();
+            let slots = walk(map);
+            let count = |key| slots.chunks(M::SLOT).filter(|slot| M::hash(slot, M::rehash()) == key).count();
             assert_eq!((count(LEFT), count(RIGHT)), (1, 1));
         });
     });
