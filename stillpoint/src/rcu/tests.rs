@@ -2,6 +2,7 @@
 //! of those of threads whose destructors have run.
 
 use std::cell::Cell;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::{ptr, thread};
 
@@ -136,6 +137,9 @@ fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
                 local.registration.reader().is_some_and(|reader| ptr::eq(reader, local.registration.fast()))
             });
             assert_eq!(is_fast, crate::fence::fast_path_suffices());
+            KEEPS_GUARDS.set(false);
+            // The next thread gets the queue.
+            while Own.flush() {}
             is_interrupted
         };
         let is_interrupted = thread::spawn(is_interrupted).join().expect("no panic");
@@ -162,7 +166,18 @@ fn handlers_may_read_at_each_instruction_of_a_hint() {
 
 #[test]
 fn handlers_may_read_where_destructors_keep_guards() {
+    static BUSY: Barrier = Barrier::new(3);
     let _one = begin();
+    // The worker is busy with a callback of a thread that keeps its queue, so that others run their own destructors.
+    let busy = thread::spawn(|| {
+        Own.call(|| {
+            BUSY.wait();
+            BUSY.wait();
+        });
+        BUSY.wait();
+        BUSY.wait();
+    });
+    BUSY.wait();
     // The end of the first section after a hint, of which the destructors are a part.
     let prepare = || {
         retire_some();
@@ -170,12 +185,10 @@ fn handlers_may_read_where_destructors_keep_guards() {
         GUARD.set(Some(Own::enter()));
         retire_much();
     };
-    // Or the worker is faster than the thread, and runs all destructors.
-    let has_kept = (0..50).any(|_| {
-        check_all(prepare, || drop(GUARD.take()), read_once);
-        KEPT.swap(0, Relaxed) != 0
-    });
-    assert!(has_kept);
+    check_all(prepare, || drop(GUARD.take()), read_once);
+    BUSY.wait();
+    busy.join().expect("no panic");
+    assert_ne!(KEPT.load(Relaxed), 0);
 }
 
 /// As the destructors of a thread do. Later sections register the thread again, and release the reader.

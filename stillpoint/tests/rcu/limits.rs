@@ -220,13 +220,11 @@ fn call_above_a_limit_that_does_not_block_is_counted() {
         domain.set_limits(Limits { blocks: false, ..LIMITS });
         let (end, ended) = channel::<()>();
         domain.call(move || _ = ended.recv().expect_err("the sender is dropped"));
-        let begin = Instant::now();
         (0..20 * LIMIT).for_each(|_| domain.call(|| ()));
-        let (stats, time) = (domain.stats(), begin.elapsed());
+        let stats = domain.stats();
         assert!(stats.queued > 10 * LIMIT && stats.limit_overruns >= 100, "{name}: {stats}");
         assert!(!domain.is_below_limit(), "{name}");
         assert_eq!(stats.limit_waits, 0, "{name}");
-        assert!(time < Duration::from_secs(5), "{name}: {time:?}");
         // Also if the thread reports more often than it has to.
         for _ in 0..100 {
             (0..8).for_each(|_| domain.call(|| ()));
