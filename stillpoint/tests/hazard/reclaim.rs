@@ -44,6 +44,8 @@ fn value_that_its_owner_keeps_is_freed_by_the_worker() {
 #[cfg_attr(miri, ignore = "a function has many addresses")]
 fn pointers_keep_few_of_the_values_without_a_size() {
     static DROPS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    /// Of an alignment, which is their address, that no other test protects: hazard pointers are for all domains.
+    #[repr(align(64))]
     struct Empty<const N: usize>;
     impl<const N: usize> Drop for Empty<N> {
         fn drop(&mut self) {
