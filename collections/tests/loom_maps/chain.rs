@@ -95,6 +95,29 @@ fn entry_behind_an_unlinked_bucket_stays_found() {
     });
 }
 
+/// As above, and a walk is in the bucket.
+///
+/// Refutes: walk-of-several-versions
+#[test]
+fn walk_sees_what_stays_behind_an_unlinked_bucket() {
+    const FIRST: u64 = key(0, 1, 1);
+    const STAYS: u64 = key(0, 2, 2);
+    const OTHER: u64 = key(1, 5, 5);
+    check_both!(M, 2, || {
+        let map = map::<M>(2, &[FIRST, STAYS, OLD, OTHER]);
+        let change = |map: &Tables<M>| {
+            assert_eq!(M::remove(map, OLD), Some(OLD));
+            assert_eq!(M::insert(map, key(1, 9, 6), 6), None);
+        };
+        race(&map, change, |map| {
+            let slots = walk(map);
+            for stays in [FIRST, STAYS, OTHER] {
+                assert_eq!(count::<M>(&slots, stays), 1, "a key that stays");
+            }
+        });
+    });
+}
+
 /// A lookup in a bucket that the chain of another bucket takes.
 #[test]
 fn lookup_in_a_freed_bucket_finds_no_entry_of_another_chain() {
@@ -160,7 +183,7 @@ fn each_of_two_writers_replaces_another_value() {
     });
 }
 
-/// Refutes: absence-not-confirmed
+/// Refutes: absence-not-confirmed, version-after-head
 #[test]
 fn one_of_two_insertions_is_the_first() {
     check_both!(M, 3, || insert_twice(&map::<M>(1, &[])));

@@ -164,11 +164,21 @@ fn resize<M: Kind>(map: &Tables<M>, buckets: usize) {
 
 /// Returns the words of all slots that a walk returns.
 fn walk<M: Kind>(map: &Tables<M>) -> Vec<M::Loaded<'_>> {
-    let (mut walk, mut words) = (Walk::new(map, &()), Vec::new());
+    rest(Walk::new(map, &()), map)
+}
+
+/// Returns the words of all slots that the rest of a walk returns.
+fn rest<'g, M: Kind>(mut walk: Walk<M::Loaded<'g>>, map: &'g Tables<M>) -> Vec<M::Loaded<'g>> {
+    let mut words = Vec::new();
     while let Some(slot) = walk.next(M::SLOT, |walk| walk.load(map, M::rehash(), &())) {
         words.extend(slot);
     }
     words
+}
+
+/// Returns how many of these slots have a key.
+fn count<M: Kind>(slots: &[M::Loaded<'_>], key: u64) -> usize {
+    slots.chunks(M::SLOT).filter(|slot| M::hash(slot, M::rehash()) == key).count()
 }
 
 /// A map with keys that are their values.
