@@ -161,9 +161,9 @@ impl<'t, S: Shape> Chain<'t, S> {
         }
     }
 
-    /// [`search`](Self::search) for an entry. If it finds none, it returns the version of the chain, too, if that is
-    /// asked for. An entry of the first bucket needs none: slots do not change places, and the link is not older than
-    /// the head.
+    /// [`search`](Self::search) for an entry. If it finds none, it also returns the version of the chain, if that is
+    /// asked for: the link is loaded before the head then, and otherwise after it. An entry of the first bucket needs
+    /// no version, as slots do not change places.
     #[inline(always)]
     pub fn search_entries<R, const VERSION: bool>(
         self,
