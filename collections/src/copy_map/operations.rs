@@ -206,7 +206,8 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
 
     #[inline(never)]
     fn load(&self, walk: &mut Walk<u64>) {
-        walk.load(&self.map().tables, &self.map().rehash(), self.section().borrow());
+        // A section for each call: grace periods do not wait for a walk over the empty buckets of a large table.
+        while !walk.load(&self.map().tables, &self.map().rehash(), self.section().borrow(), 1024) {}
     }
 
     fn capacity(&self) -> usize {

@@ -25,7 +25,7 @@ impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Iter<'g,
     /// Returns the next entry.
     #[inline(always)]
     pub(super) fn next_entry(&mut self) -> Option<Shared<'g, Entry<K, V>>> {
-        Some(self.walk.next(1, |walk| walk.load(self.tables, (), self.section))?[0])
+        Some(self.walk.next(1, |walk| _ = walk.load(self.tables, (), self.section, usize::MAX))?[0])
     }
 }
 

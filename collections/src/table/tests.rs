@@ -8,6 +8,7 @@ use stillpoint::rcu::{DeferOptions, Global, enter};
 use super::bucket::{LOCKED, MOVED, Slots};
 use super::entries::{Entries, Hashed};
 use super::resize::{MOVES, SHARE};
+use super::walk::Walk;
 use super::*;
 use crate::copy_map::plain::{Pair, encode};
 use crate::hash::mix;
@@ -94,6 +95,27 @@ fn overflow_buckets_belong_to_the_size_of_a_table_and_are_unlinked() {
             .is_ok_and(|version| version.is_some())
     );
     assert_eq!(buckets, 1);
+}
+
+/// The entry is in the last bucket.
+#[test]
+fn walk_over_an_empty_table_makes_no_more_steps_than_asked() {
+    let tables = Numbers::with_capacity(20_000, Global);
+    let section = enter();
+    let last = buckets(&tables) as u64 - 1;
+    tables.upsert(last, &encode(&7u64), |_| encode(&8u64), &|_| last, &section);
+    let (mut walk, mut loads, mut found) = (Walk::new(&tables, &section), 0, 0);
+    let mut load = |walk: &mut Walk<u64>| {
+        loads += 1;
+        while !walk.load(&tables, &|_| last, &section, 100) {
+            loads += 1;
+        }
+    };
+    while let Some(pair) = walk.next(Pairs::SLOT, &mut load) {
+        assert_eq!(pair, [7, 8]);
+        found += 1;
+    }
+    assert_eq!((found, loads), (1, (last as usize + 1).div_ceil(100) + 1));
 }
 
 /// As in a signal handler that has interrupted a writer of the bucket, or in the child of a fork.

@@ -52,18 +52,21 @@ impl<W: Copy> Walk<W> {
         self.loaded[..self.ready.end].get(next..next + words)
     }
 
-    /// Makes the next steps.
+    /// Makes the next steps, at most `most`. Returns `false` if no slot is ready, and steps are left.
     pub fn load<'g, S: Shape<Loaded<'g> = W>>(
         &mut self,
         tables: &Tables<S>,
         rehash: S::Rehash<'_>,
         section: &'g Section<S>,
-    ) {
+        most: usize,
+    ) -> bool {
         self.loaded.drain(..self.ready.start);
         self.ready = 0..0;
-        let Some(table) = tables.current(section) else { return };
-        while self.loaded.len() < LOADED * S::SLOT {
-            let Some(value) = self.steps.next() else { break };
+        let Some(table) = tables.current(section) else { return true };
+        let end = self.steps.start.saturating_add(most).min(self.steps.end);
+        while self.loaded.len() < LOADED * S::SLOT && self.steps.start < end {
+            let value = self.steps.start;
+            self.steps.start += 1;
             table.chain_at(value + AHEAD).home().prefetch();
             // The table has as many buckets as when the walk began, in the usual case.
             if table.len() - 1 != self.mask || table.chain_at(value).load(section, &mut self.loaded).is_err()
@@ -72,7 +75,8 @@ impl<W: Copy> Walk<W> {
             }
         }
         let fetched = if S::IS_ENTRY && !self.steps.is_empty() { FETCHED } else { 0 };
-        self.ready.end = self.loaded.len() - fetched;
+        self.ready.end = self.loaded.len().saturating_sub(fetched);
+        !self.ready.is_empty() || self.steps.is_empty()
     }
 }
 

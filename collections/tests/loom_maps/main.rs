@@ -170,7 +170,7 @@ fn walk<M: Kind>(map: &Tables<M>) -> Vec<M::Loaded<'_>> {
 /// Returns the words of all slots that the rest of a walk returns.
 fn rest<'g, M: Kind>(mut walk: Walk<M::Loaded<'g>>, map: &'g Tables<M>) -> Vec<M::Loaded<'g>> {
     let mut words = Vec::new();
-    while let Some(slot) = walk.next(M::SLOT, |walk| walk.load(map, M::rehash(), &())) {
+    while let Some(slot) = walk.next(M::SLOT, |walk| _ = walk.load(map, M::rehash(), &(), usize::MAX)) {
         words.extend(slot);
     }
     words
