@@ -1,10 +1,12 @@
 //! The systems, and the workers that measure them.
 
 use core::array;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use stillpoint::Domain as _;
 
 use super::jobs::{self, JOBS, Job};
 use super::load::{Cell, Load, Maps};
@@ -118,14 +120,24 @@ pub fn measure_in<const N: usize>(worker: &mut Worker, request: Request) -> anyh
     Ok(array::from_fn(|at| answer[at].unwrap_or(f64::NAN)))
 }
 
+/// Has threads of the library run at the same time. Their stacks, which are mapped as a whole and hardly touched, are
+/// no part of a map: the C library keeps them for later ones.
+fn map_stacks() {
+    let all = Arc::new(Barrier::new(3));
+    let domains: [_; 3] = array::from_fn(|_| stillpoint::srcu::Domain::new());
+    for domain in &domains {
+        let all = Arc::clone(&all);
+        domain.call(move || _ = all.wait());
+    }
+    domains.iter().for_each(|domain| domain.barrier());
+}
+
 /// Runs a worker.
 pub fn serve(args: &worker::Args) -> anyhow::Result<()> {
     let system = SYSTEMS.into_iter().find(|system| system.name == args.name).context("no such system")?;
     let Measures { numbers, strings, jobs } = system.measure;
     let mut load = None;
-    // The stack of the library's thread, which is mapped as a whole and hardly touched, is no part of a map.
-    stillpoint::rcu::call(|| ());
-    stillpoint::rcu::barrier();
+    map_stacks();
     worker::serve(None, |request| {
         let numbers = numbers.context("it is no map of numbers");
         Ok(match request {
