@@ -157,7 +157,7 @@ impl<'t, S: Shape> Chain<'t, S> {
         let (link, head) = self.begin()?;
         match self.home.search(link, head, hash, &mut look) {
             Some(found) if found.is_some() || link & NEXT == 0 => Ok(found),
-            _ => Ok(self.search_slow(hash, look)?.0),
+            _ => self.search_all(hash, look),
         }
     }
 
@@ -186,12 +186,26 @@ impl<'t, S: Shape> Chain<'t, S> {
         if link & NEXT == 0 {
             return Ok((None, Version { link, overflow: 0, is_final: head & LOCKED == 0 }));
         }
-        self.search_slow(hash, look)
+        if VERSION {
+            self.search_slow(hash, look)
+        } else {
+            Ok((self.search_all(hash, look)?, Version::default()))
+        }
     }
 
-    /// [`search`](Self::search) in all buckets, with the version.
+    /// [`search`](Self::search) in all buckets. What it returns stays in registers.
     #[cold]
     #[inline(never)]
+    fn search_all<R>(
+        self,
+        hash: u64,
+        look: impl FnMut(Bucket<'t, S>, usize) -> Option<R>,
+    ) -> Result<Option<R>, Moved> {
+        Ok(self.search_slow(hash, look)?.0)
+    }
+
+    /// [`search_all`](Self::search_all), with the version.
+    #[cold]
     fn search_slow<R>(
         self,
         hash: u64,

@@ -161,7 +161,7 @@ impl<E: Hashed, D: Domain> Tables<Entries<E, D>> {
         let look = move |bucket: Bucket<'g, Entries<E, D>>, slot| {
             bucket.entry(slot, section).as_ref().filter(|entry| is_it(entry))
         };
-        self.first_not_moved(hash, section, |chain| chain.search_entries::<_, false>(hash, look))?.0
+        self.first_not_moved(hash, section, |chain| Ok(chain.search_entries::<_, false>(hash, look)?.0))?
     }
 
     /// [`find`](Self::find), for a change.
