@@ -7,6 +7,7 @@ use stillpoint::reclaim::poller::PollResult;
 use stillpoint::sync::block_on::block_on;
 
 use super::{ABSENT, Call, Domain, null, two_free};
+use crate::own::Own;
 use support::model::*;
 
 impl Domain {
@@ -115,18 +116,23 @@ fn barrier_waits_for_earlier_callbacks() {
     });
 }
 
+/// Waits for two callbacks of an owner while that runs them.
+fn barrier_beside_owner(domain: &Domain, own: Own, barrier: Barrier) {
+    let wait = |domain: &Domain| {
+        barrier(domain).unwrap();
+        assert_eq!(domain.count(0), 2);
+    };
+    domain.race(wait, move |domain| {
+        domain.reclaim_some(own);
+        domain.reclaim_some(own);
+    });
+}
+
 fn returns_when_the_owner_reclaims(barrier: Barrier) {
     check(0, 1, move || {
         let domain = Domain::new();
         let own = two_free(&domain);
-        let wait = |domain: &Domain| {
-            barrier(domain).unwrap();
-            assert_eq!(domain.count(0), 2);
-        };
-        domain.race(wait, move |domain| {
-            domain.reclaim_some(own);
-            domain.reclaim_some(own);
-        });
+        barrier_beside_owner(&domain, own, barrier);
         domain.join();
     });
 }
@@ -150,14 +156,7 @@ fn returns_when_the_owner_reclaims_last(barrier: Barrier) {
         domain.0.refused.store(ABSENT, Relaxed);
         // As if it had pushed as many as it runs: it does not report them.
         own.queue.unreported().push(Amount { count: 2, unknown: 0, bytes: 0 });
-        let wait = |domain: &Domain| {
-            barrier(domain).unwrap();
-            assert_eq!(domain.count(0), 2);
-        };
-        domain.race(wait, move |domain| {
-            domain.reclaim_some(own);
-            domain.reclaim_some(own);
-        });
+        barrier_beside_owner(&domain, own, barrier);
     });
 }
 
