@@ -210,6 +210,64 @@ fn waker_may_wait_for_callbacks_of_its_domain() {
     }
 }
 
+/// A callback of one domain waits for callbacks of another one. If that `is_busy`, a thread has just run one of them,
+/// and parks the domain for the other. All threads that could resume it wait for the first callback.
+fn wait_in_callback(is_busy: bool) {
+    let leak = || -> &'static srcu::Domain { Box::leak(Box::default()) };
+    let stall = |domain: &'static srcu::Domain| {
+        let guard = domain.enter();
+        domain.call(|| ());
+        guard
+    };
+    // All places for domains are taken.
+    let places = thread::available_parallelism().expect("a number").get();
+    let guards: Vec<_> = (0..places).map(|_| stall(leak())).collect();
+    let (first, others, last) = (leak(), [(); 4].map(|()| leak()), leak());
+    let (begins, begun) = channel();
+    let blocking_call = |domain: &'static srcu::Domain, then: fn(&'static srcu::Domain)| {
+        let begins = begins.clone();
+        let (go, goes) = channel();
+        domain.call(move || {
+            begins.send(()).expect("the test listens");
+            goes.recv().expect("the test goes on");
+            then(last);
+        });
+        begun.recv().expect("it runs");
+        go
+    };
+    let end_last = is_busy.then(|| blocking_call(last, |_| ()));
+    let guard = last.enter();
+    let go = blocking_call(first, |last| {
+        last.call(|| ());
+        last.barrier();
+    });
+    if let Some(end_last) = end_last {
+        go.send(()).expect("it listens");
+        until(|| last.stats().queued == 2);
+        end_last.send(()).expect("it listens");
+        until(|| last.stats().queued == 1);
+    }
+    deny(true);
+    others.iter().for_each(|other| other.call(|| first.barrier()));
+    _ = go.send(());
+    drop(guard);
+    others.iter().for_each(|other| other.barrier());
+    drop(guards);
+}
+
+#[test]
+fn callback_that_waits_for_a_parked_domain_needs_no_other_thread() {
+    alone!();
+    wait_in_callback(false);
+}
+
+/// Refutes: callback-relies-on-others
+#[test]
+fn callback_that_waits_needs_no_other_thread_once_the_domain_is_parked() {
+    alone!();
+    wait_in_callback(true);
+}
+
 #[test]
 fn failed_start_of_a_thread_is_not_repeated_at_each_push() {
     const PUSHES: usize = 50_000;

@@ -274,7 +274,7 @@ impl CallbackWorker {
             );
             step!("barrier-does-not-wait", {
                 self.progress.wait_until(None, || {
-                    if !reached() && self.state.has_no_worker() {
+                    if !reached() && self.state.has_no_worker(is_any_running()) {
                         step!(
                             "no-caller-continues",
                             if self.state.wake() {
@@ -303,10 +303,12 @@ impl CallbackWorker {
     }
 
     /// The caller must provide a worker: starts one, or has the domain resumed, or works until `stop` returns `true`
-    /// if no thread can be started.
+    /// if no thread can be started, or in a callback of another domain if it would have to wait its turn: by then, all
+    /// threads may wait for that callback.
     fn provide_or_work(&self, domain: &dyn RawDomain, stop: &dyn Fn() -> bool) {
         let is_provided = match start_worker(domain) {
             Submitted::Started => true,
+            Submitted::Full if is_any_running() => false,
             Submitted::Full => self.park_instead(pool::first_look(), domain),
             Submitted::Failed => false,
         };

@@ -159,7 +159,7 @@ fn callbacks_left_without_a_worker_run_in_the_caller_unless_the_fence_is_denied(
             (0..2).for_each(|_| _ = domain.push(own, Call, null()));
             domain.callbacks().run_left(&domain);
             assert_eq!(own.queue.completed(), if is_denied == 0 { 2 } else { 0 });
-            assert!(domain.callbacks().state.has_no_worker());
+            assert!(domain.callbacks().state.has_no_worker(false));
         });
     }
 }

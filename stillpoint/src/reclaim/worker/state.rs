@@ -105,10 +105,11 @@ impl WorkerState {
         self.state.load(Relaxed) == IDLE
     }
 
-    /// Returns `true` if there is no worker, though the domain may be parked.
-    pub fn has_no_worker(&self) -> bool {
+    /// Returns `true` if there is no worker, though the domain may be parked; if it is [`RETRYING`], only where
+    /// `others_may_wait` for the caller, so that it must not wait for them.
+    pub fn has_no_worker(&self, others_may_wait: bool) -> bool {
         // Relaxed: as in `is_idle`.
-        self.state.load(Relaxed) <= PARKED
+        self.state.load(Relaxed) <= if others_may_wait { RETRYING } else { PARKED }
     }
 
     /// Wakes the worker. Returns `true` if there is none: the caller must provide one.
