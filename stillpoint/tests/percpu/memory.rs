@@ -6,10 +6,12 @@ use stillpoint::percpu::{Counter, Histogram, Pool, RefCount, report};
 use support::prelude::*;
 use support::rseq;
 
-/// Returns the memory of the process in bytes.
+/// Returns the memory of the process in bytes, without what it has of files, such as code that runs for the first time.
+/// Exact: what `statm` has may lag by some dozens of pages for each CPU.
 fn resident() -> usize {
-    let statm = fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
-    statm.split(' ').nth(1).expect("the second number").parse::<usize>().expect("a number") * 4096
+    let sums = fs::read_to_string("/proc/self/smaps_rollup").expect("/proc is mounted");
+    let memory = sums.lines().find_map(|line| line.strip_prefix("Anonymous:")).expect("the memory");
+    memory.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
 }
 
 const COUNT: usize = 80_000;
@@ -48,11 +50,13 @@ fn wave_of_objects_gives_its_memory_back() {
     alone!();
     let cpus = rseq::allowed_cpus();
     let words = 8 * cpus.len();
+    // A page of CPU 0 for the header of a block, which has some two thousand words of each CPU.
+    let header = if cpus[0] == 0 { 0 } else { 2 };
     let counters = waves(&cpus, Counter::<u64>::new, Counter::inc);
     let counts = waves(&cpus, RefCount::new, RefCount::get);
     assert_eq!([size_of::<Counter>(), size_of::<RefCount>()], [24; 2]);
     for [bytes, left] in [counters, counts] {
-        assert!(bytes <= words + words / 8, "{counters:?} {counts:?}");
+        assert!(bytes <= words + words / 8 + header, "{counters:?} {counts:?}");
         // A block, and little of other things.
         assert!(left < COUNT * words / 4, "{counters:?} {counts:?}");
     }
