@@ -5,9 +5,13 @@
 use std::ffi::{c_int, c_void};
 use std::pin::pin;
 
+use support::counting::{Counting, allocations};
 use support::futures::waker;
 use support::owner::section_elsewhere;
 use support::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 static IS_DENIED: AtomicBool = AtomicBool::new(false);
 static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
@@ -210,18 +214,25 @@ fn waker_may_wait_for_callbacks_of_its_domain() {
     }
 }
 
-/// A callback of one domain waits for callbacks of another one. If that `is_busy`, a thread has just run one of them,
-/// and parks the domain for the other. All threads that could resume it wait for the first callback.
-fn wait_in_callback(is_busy: bool) {
-    let leak = || -> &'static srcu::Domain { Box::leak(Box::default()) };
-    let stall = |domain: &'static srcu::Domain| {
+fn leak() -> &'static srcu::Domain {
+    Box::leak(Box::default())
+}
+
+/// Takes all places for domains, until the result is dropped.
+fn take_places() -> Vec<srcu::Guard<'static>> {
+    let stall = |_| {
+        let domain = leak();
         let guard = domain.enter();
         domain.call(|| ());
         guard
     };
-    // All places for domains are taken.
-    let places = thread::available_parallelism().expect("a number").get();
-    let guards: Vec<_> = (0..places).map(|_| stall(leak())).collect();
+    (0..thread::available_parallelism().expect("a number").get()).map(stall).collect()
+}
+
+/// A callback of one domain waits for callbacks of another one. If that `is_busy`, a thread has just run one of them,
+/// and parks the domain for the other. All threads that could resume it wait for the first callback.
+fn wait_in_callback(is_busy: bool) {
+    let guards = take_places();
     let (first, others, last) = (leak(), [(); 4].map(|()| leak()), leak());
     let (begins, begun) = channel();
     let blocking_call = |domain: &'static srcu::Domain, then: fn(&'static srcu::Domain)| {
@@ -268,6 +279,52 @@ fn callback_that_waits_needs_no_other_thread_once_the_domain_is_parked() {
     wait_in_callback(true);
 }
 
+/// Defers calls until a worker runs one, for which a thread is started some time.
+fn call_in_worker() {
+    let (sender, receiver) = channel();
+    while receiver.try_recv().is_err() {
+        let sender = sender.clone();
+        Busy.call(move || _ = sender.send(()));
+    }
+}
+
+/// Pushes to a domain that is parked. Few of them take more than storing the callback, which allocates once in 64.
+fn push_to_parked_domain() {
+    const PUSHES: usize = 50_000;
+    let before = allocations();
+    (0..PUSHES).for_each(|_| Own.call(|| ()));
+    let allocations = allocations() - before;
+    assert!(allocations < PUSHES / 10, "{allocations} allocations");
+}
+
+#[test]
+fn push_to_a_parked_domain_is_cheap_where_no_thread_can_be_started() {
+    alone!();
+    let leave = section_elsewhere::<Own>();
+    // One worker.
+    Busy.call(|| ());
+    Busy.barrier();
+    deny(true);
+    push_to_parked_domain();
+    leave();
+    Own.barrier();
+}
+
+#[test]
+fn push_to_a_parked_domain_is_cheap_after_a_thread_could_not_be_started() {
+    alone!();
+    let leave = section_elsewhere::<Own>();
+    deny(true);
+    Busy.call(|| ());
+    deny(false);
+    call_in_worker();
+    let guards = take_places();
+    push_to_parked_domain();
+    drop(guards);
+    leave();
+    Own.barrier();
+}
+
 #[test]
 fn failed_start_of_a_thread_is_not_repeated_at_each_push() {
     const PUSHES: usize = 50_000;
@@ -280,10 +337,5 @@ fn failed_start_of_a_thread_is_not_repeated_at_each_push() {
     Own.barrier();
     assert_eq!(Own.stats().queued, 0);
     deny(false);
-    // It is tried again, some time.
-    let (sender, receiver) = channel();
-    while receiver.try_recv().is_err() {
-        let sender = sender.clone();
-        Own.call(move || _ = sender.send(thread::current().id()));
-    }
+    call_in_worker();
 }

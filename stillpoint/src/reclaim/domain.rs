@@ -195,6 +195,11 @@ private_unless_loom! {
             !pool::may_want_timer()
         }
 
+        /// Returns `true` if no thread can be started now.
+        fn must_wait(&self) -> bool {
+            pool::must_wait()
+        }
+
         /// Blocks until the grace period has ended. Called by threads of the library.
         fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
             let own = reader_if_outside(self);

@@ -122,16 +122,26 @@ fn second_callback_gets_a_worker_for_a_parked_domain() {
     });
 }
 
-#[test]
-fn callback_is_found_whenever_the_domain_is_parked() {
-    check(0, 1, || {
-        let domain = Domain::that_parks();
-        // The callback may come while the domain is being parked, and is found when it is resumed.
+/// The callback may come while the domain is being parked, and is found when it is resumed.
+fn push_while_parking(domain: fn() -> Domain) {
+    check(0, 1, move || {
+        let domain = domain();
         // The first two may come before the domain is parked.
         domain.0.is_timed.store(3, Relaxed);
         let domain = two_owners(domain, [Call, Call]);
         assert_eq!([domain.count(0), domain.count(1)], [1, 1], "a callback was forgotten");
     });
+}
+
+#[test]
+fn callback_is_found_whenever_the_domain_is_parked() {
+    push_while_parking(Domain::that_parks);
+}
+
+/// Refutes: idle-domain-left-alone
+#[test]
+fn callback_is_found_if_pushes_leave_the_domain_parked() {
+    push_while_parking(Domain::that_stays_parked);
 }
 
 #[test]

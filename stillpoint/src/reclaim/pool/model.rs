@@ -30,7 +30,7 @@ macro_rules! never {
     ($($function:ident)*) => { $(pub fn $function() -> bool { false })* };
 }
 
-never! { retry is_worker is_runner is_wanted resign may_want_timer start_spare is_stranded starts_none }
+never! { retry is_worker is_runner is_wanted resign may_want_timer must_wait start_spare is_stranded starts_none }
 
 pub fn unpark(_: TimerKey) {}
 

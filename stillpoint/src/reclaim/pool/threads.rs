@@ -75,6 +75,11 @@ pub fn may_want_timer() -> bool {
     POOL.get().retry_at.load(Relaxed) != 0
 }
 
+/// Returns `true` if a thread could not be started a moment ago.
+pub fn must_wait() -> bool {
+    POOL.get().must_wait()
+}
+
 /// Returns `true` if the calling thread is one of the pool.
 pub fn is_worker() -> bool {
     ROLE.get() != Role::None

@@ -65,7 +65,7 @@ pub fn submit(task: impl FnOnce() + Send + 'static) -> Submitted {
 
 fn submit_boxed(task: Task) -> Submitted {
     let Some(busy) = Busy::reserve() else {
-        return if may_want_timer() { Submitted::Failed } else { Submitted::Full };
+        return if has_failed() { Submitted::Failed } else { Submitted::Full };
     };
     let is_started = try_box(busy.with(task)).is_ok_and(|task| try_submit(task).is_ok());
     if is_started { Submitted::Started } else { Submitted::Failed }
@@ -75,9 +75,14 @@ fn submit_boxed(task: Task) -> Submitted {
 pub fn submit_or_park(task: Task) -> Result<(), Task> {
     match Busy::reserve() {
         Some(busy) => try_submit(Box::new(busy.with(task))),
-        None if may_want_timer() => Err(task),
+        None if has_failed() => Err(task),
         None => try_park((first_look() & !1, ptr::from_ref(&*task).addr() as u64), task),
     }
+}
+
+/// Returns `true` if a thread could not be started, also after another attempt some time later.
+fn has_failed() -> bool {
+    POOL.get().must_wait() || retry()
 }
 
 /// One of the tasks of domains that have a thread: until it is dropped.

@@ -97,6 +97,15 @@ impl CallbackWorker {
     #[inline(always)]
     pub fn notify(&self, domain: &dyn RawDomain) {
         if self.state.needs_wake() {
+            self.notify_slow(domain);
+        }
+    }
+
+    #[cold]
+    fn notify_slow(&self, domain: &dyn RawDomain) {
+        // A domain that is resumed soon stays parked, until it is time to try to start a thread. Relaxed: a hint.
+        let is_resumed_soon = || self.parked_until.load(Relaxed) <= now() + POLL_INTERVAL[1];
+        if !(self.state.is_parked() && domain.must_wait() && is_resumed_soon()) {
             self.provide(domain);
         }
     }

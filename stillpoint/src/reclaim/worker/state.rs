@@ -9,7 +9,7 @@
 //! | state | worker | what changes it to [`RUNNING`] |
 //! |---|---|---|
 //! | [`IDLE`] | none | a push; the thread that changes it provides a worker |
-//! | [`PARKED`] | none until a thread is to try again, or to look at what hazard pointers keep ([`crate::reclaim::pool`]) | a push, an urgent caller, time; the thread that changes it provides a worker |
+//! | [`PARKED`] | none until a thread is to try again, or to look at what hazard pointers keep ([`crate::reclaim::pool`]) | a push, if it is time to try to start a thread or the domain is parked for long, an urgent caller, time; the thread that changes it provides a worker |
 //! | [`RETRYING`] | none until a thread is to try the grace period ([`crate::reclaim::pool`]) | an urgent caller, time; the thread that changes it provides a worker |
 //! | [`RATE_LIMITED`] | sleeps until the next round may begin | an urgent caller, time |
 //! | [`RUNNING`] | runs; looks at the queues again before it leaves this state | |
@@ -26,7 +26,8 @@
 //!    second, and acquires the other.
 //! 4. *A parked domain is resumed*, `PARKED` or `RETRYING`. The worker leaves a task that calls
 //!    [`resume`](WorkerState::resume), changes the state, and looks whether a thread has taken the task. If none has,
-//!    the thread that takes it later finds the state that it must change.
+//!    the thread that takes it later finds the state that it must change. So a push that finds the domain parked may
+//!    leave it so: a later worker finds the callback, as it executes a heavy fence before it leaves the domain `IDLE`.
 
 use core::num::NonZeroU32;
 // Not of `sync`: no decision depends on the words of `Slice`, so models need not have them.
@@ -96,6 +97,12 @@ impl WorkerState {
             RATE_LIMITED => "rate_limited",
             _ => "running",
         }
+    }
+
+    /// After [`needs_wake`](Self::needs_wake): returns `true` if a thread will resume the domain.
+    pub fn is_parked(&self) -> bool {
+        // Relaxed: see (4).
+        self.state.load(Relaxed) == PARKED
     }
 
     /// Returns `true` if there is no worker, nor a task that will provide one.
@@ -192,7 +199,7 @@ pub struct CallbackWorker {
     /// Rounds that failed: see [`Denied`](crate::grace_period::engine::Denied).
     pub(in crate::reclaim) failures: AtomicU64,
     /// The time for which the domain was last parked, or 0. Only the worker, or the thread that is to provide it,
-    /// accesses this.
+    /// changes this.
     pub(in crate::reclaim) parked_until: AtomicU64,
     /// The grace period that is tried while the domain is parked.
     pub(crate) tried: Tried,

@@ -32,6 +32,8 @@ pub struct Shared {
     parks: bool,
     /// Workers are refused as others are busy.
     is_resumed: bool,
+    /// No thread can be started now.
+    must_wait: bool,
     /// The task of the parked domain, if it is parked.
     pub parked: Mutex<Option<u64>>,
     /// So often, a thread resumes the domain some time after it is asked to.
@@ -119,6 +121,10 @@ impl RawDomain for Domain {
         self.0.is_resumed
     }
 
+    fn must_wait(&self) -> bool {
+        self.0.must_wait
+    }
+
     fn park(&self, due: u64, _task: fn(&dyn RawDomain)) -> bool {
         if !self.0.parks {
             return false;
@@ -165,6 +171,7 @@ impl Domain {
             denied: AtomicU64::new(0),
             parks,
             is_resumed,
+            must_wait: false,
             parked: Mutex::new(None),
             is_timed: AtomicU64::new(0),
         }))
@@ -174,6 +181,13 @@ impl Domain {
     pub fn that_parks() -> Self {
         let domain = Self::of(ReaderProtocol::Sections, None, true, false);
         domain.0.refused.store(1, Relaxed);
+        domain
+    }
+
+    /// The same, but a push leaves the domain parked.
+    pub fn that_stays_parked() -> Self {
+        let mut domain = Self::that_parks();
+        Arc::get_mut(&mut domain.0).expect("the only handle").must_wait = true;
         domain
     }
 
