@@ -129,12 +129,8 @@ impl<'a> StallDetector<'a> {
         let waited = Duration::from_nanos(now().saturating_sub(tried.since.load(Relaxed)));
         let Some(start) = self.start.checked_sub(waited) else { return };
         (self.start, self.next_report) = (start, Duration::from_nanos(tried.report.load(Relaxed)));
-        let is_due = waited >= self.next_report;
-        let mut check = || self.check(waits_for);
-        if is_due {
-            call(&mut check)
-        } else {
-            check()
+        if let Some(waited) = self.is_due() {
+            call(&mut || self.report_if_inside(waited, waits_for));
         }
         tried.report.store(self.next_report.as_nanos() as u64, Relaxed);
     }
@@ -154,7 +150,13 @@ impl<'a> StallDetector<'a> {
     /// Updates the longest wait, after a sleep. If a report is due, reports the result of `waits_for`, which is
     /// called with the time waited so far and returns `None` if all readers have just left.
     pub fn check(&mut self, waits_for: &dyn Fn(Duration) -> Option<StalledReaders>) {
-        let Some(waited) = self.is_due() else { return };
+        if let Some(waited) = self.is_due() {
+            self.report_if_inside(waited, waits_for);
+        }
+    }
+
+    /// See [`check`](Self::check).
+    fn report_if_inside(&self, waited: Duration, waits_for: &dyn Fn(Duration) -> Option<StalledReaders>) {
         if let Some(waits_for) = waits_for(waited) {
             self.report(waited, waits_for);
         }
