@@ -161,35 +161,37 @@ impl<'t, S: Shape> Chain<'t, S> {
         }
     }
 
-    /// [`search`](Self::search) for an entry. If it finds none, it also returns the version of the chain, if that is
-    /// asked for: the link is loaded before the head then, and otherwise after it. An entry of the first bucket needs
-    /// no version, as slots do not change places.
+    /// [`search`](Self::search) for an entry. An entry of the first bucket needs no version, as slots do not change
+    /// places: so the link is loaded after the head, if at all.
     #[inline(always)]
-    pub fn search_entries<R, const VERSION: bool>(
+    pub fn search_entries<R>(
         self,
         hash: u64,
-        look: impl Fn(Bucket<'t, S>, usize) -> Option<R> + Copy,
-    ) -> Result<(Option<R>, Version), Moved> {
-        let mut link = if VERSION { self.home.link() } else { 0 };
+        mut look: impl FnMut(Bucket<'t, S>, usize) -> Option<R>,
+    ) -> Result<Option<R>, Moved> {
         let head = self.home.head();
         if head & MOVED != 0 {
             return Err(Moved);
         }
-        for slot in Slots::with::<S>(head, tag(hash)) {
-            if let Some(found) = look(self.home, slot) {
-                return Ok((Some(found), Version::default()));
+        match self.home.search(0, head, hash, &mut look) {
+            Some(found) if found.is_some() || self.home.link() & NEXT == 0 => Ok(found),
+            _ => self.search_all(hash, look),
+        }
+    }
+
+    /// [`search_entries`](Self::search_entries) for a change. If it finds none, it returns the version of the chain.
+    #[inline(always)]
+    pub fn observe<R>(
+        self,
+        hash: u64,
+        mut look: impl FnMut(Bucket<'t, S>, usize) -> Option<R>,
+    ) -> Result<(Option<R>, Version), Moved> {
+        let (link, head) = self.begin()?;
+        match self.home.search(link, head, hash, &mut look) {
+            Some(found) if found.is_some() || link & NEXT == 0 => {
+                Ok((found, Version { link, overflow: 0, is_final: head & LOCKED == 0 }))
             }
-        }
-        if !VERSION {
-            link = self.home.link();
-        }
-        if link & NEXT == 0 {
-            return Ok((None, Version { link, overflow: 0, is_final: head & LOCKED == 0 }));
-        }
-        if VERSION {
-            self.search_slow(hash, look)
-        } else {
-            Ok((self.search_all(hash, look)?, Version::default()))
+            _ => self.search_slow(hash, look),
         }
     }
 

@@ -161,7 +161,7 @@ impl<E: Hashed, D: Domain> Tables<Entries<E, D>> {
         let look = move |bucket: Bucket<'g, Entries<E, D>>, slot| {
             bucket.entry(slot, section).as_ref().filter(|entry| is_it(entry))
         };
-        self.first_not_moved(hash, section, |chain| Ok(chain.search_entries::<_, false>(hash, look)?.0))?
+        self.first_not_moved(hash, section, |chain| chain.search_entries(hash, look))?
     }
 
     /// [`find`](Self::find), for a change.
@@ -177,7 +177,7 @@ impl<E: Hashed, D: Domain> Tables<Entries<E, D>> {
             entry.as_ref().is_some_and(is_it).then_some((entry, slot))
         };
         let found = self.first_not_moved(hash, section, |chain| {
-            let (found, version) = chain.search_entries::<_, true>(hash, look)?;
+            let (found, version) = chain.observe(hash, look)?;
             let (entry, slot) = found.unwrap_or_default();
             Ok(Observed { entry, slot, chain: Some((chain, version)) })
         });
