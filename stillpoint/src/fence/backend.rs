@@ -3,6 +3,7 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*, fence};
+use std::panic::catch_unwind;
 use std::sync::OnceLock;
 
 use crate::sync::{CachePadded, ForkSafe, Requested};
@@ -161,6 +162,12 @@ pub fn heavy() {
     }
     // Relaxed: statistics only.
     CALLS.fetch_add(1, Relaxed);
+}
+
+/// [`heavy`], or nothing if the kernel denies it: for a look at what other threads have done, where the next look
+/// finds what this one misses.
+pub(crate) fn try_heavy() {
+    _ = catch_unwind(heavy);
 }
 
 /// Orders the same as [`heavy`], and interrupts no CPU: waits until each CPU has switched threads, been idle or had a

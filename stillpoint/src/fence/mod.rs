@@ -88,6 +88,7 @@ pub(crate) mod backend;
 mod tests;
 
 use crate::sys::heavy_fence;
+pub(crate) use backend::try_heavy;
 pub use backend::{Backend, Report, calls, heavy, heavy_quiet, report};
 
 /// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.

@@ -15,6 +15,7 @@ use core::cell::Cell;
 use core::mem;
 use core::task::Waker;
 
+use crate::fence::try_heavy;
 use crate::grace_period::engine::Denied;
 
 use crate::grace_period::stall;
@@ -31,7 +32,7 @@ use crate::reclaim::pool::state::Submitted;
 #[cfg(not(loom))]
 use crate::reclaim::queue::PushAction;
 use crate::reclaim::queue::front::BLOCK;
-use crate::reclaim::queue::{Pending, Queue, STEP, try_heavy};
+use crate::reclaim::queue::{Pending, Queue, STEP};
 use crate::reclaim::worker::start_worker;
 use crate::reclaim::worker::state::CallbackWorker;
 use crate::slots::protected::Protected;

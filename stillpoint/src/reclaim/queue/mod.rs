@@ -59,10 +59,8 @@
 
 pub mod front;
 
-use std::panic::catch_unwind;
-
 use self::front::{BLOCK, Block, CLAIMED, Claim, FREE, Front, OwnerBlocks};
-use crate::fence::{heavy, light};
+use crate::fence::light;
 use crate::grace_period::engine::GpCookie;
 use crate::readers::any::AnyEngine;
 use crate::reclaim::amount::{Amount, Reported, Unreported};
@@ -106,12 +104,6 @@ pub enum Pending {
     Kept,
     /// Callbacks that are to run soon.
     Urgent,
-}
-
-/// A heavy fence, before a look at what owners have done. If the kernel denies it, what an owner does at this moment
-/// may be seen by the next look only.
-pub fn try_heavy() {
-    if cfg!(loom) { heavy() } else { _ = catch_unwind(heavy) }
 }
 
 /// See the [module](self).
