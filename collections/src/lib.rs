@@ -29,6 +29,8 @@ pub mod copy_map;
 #[cfg(not(loom))]
 mod family;
 #[cfg(not(loom))]
+mod forward;
+#[cfg(not(loom))]
 mod free_list;
 #[cfg(not(loom))]
 mod hash;

@@ -10,7 +10,7 @@ use stillpoint::EnterSection;
 
 use super::map::CopyMap;
 use super::operations::Operations;
-use super::plain::{Plain, encode};
+use super::plain::Plain;
 use crate::hash_map::TryReserveError;
 use crate::sync::Domain;
 
@@ -43,7 +43,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
     /// Returns the value of a key.
     #[inline]
     pub fn get(&self, key: &K) -> Option<V> {
-        self.get_hashed(self.hash_of(key), key)
+        Operations::get(self, key)
     }
 
     /// Returns the values of several keys, in their order. Begins to fetch all buckets before it looks the first key
@@ -65,14 +65,14 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
     /// Returns `true` if the key has an entry.
     #[inline]
     pub fn contains_key(&self, key: &K) -> bool {
-        self.get(key).is_some()
+        Operations::contains_key(self, key)
     }
 
     /// Inserts an entry, or replaces the value of the key, and returns the old one.
     #[inline]
     #[track_caller]
     pub fn insert(&self, key: K, value: V) -> Option<V> {
-        self.upsert(&key, |_| encode(&value))
+        Operations::insert(self, key, value)
     }
 
     /// Adds to the value of a key, and returns the one before. It wraps around on overflow. Where the key has no
@@ -116,6 +116,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
     /// assert_eq!(uses.remove_if(&1, |uses| uses == 0), Ok(None));
     /// assert_eq!(uses.remove_if(&2, |uses| uses == 0), Err(7));
     /// ```
+    #[track_caller]
     pub fn remove_if(&self, key: &K, f: impl FnMut(V) -> bool) -> Result<Option<V>, V> {
         Operations::remove_if(self, key, f)
     }
@@ -159,7 +160,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
     /// [`get_or_insert_with`](Self::get_or_insert_with) for a value that is there.
     #[track_caller]
     pub fn get_or_insert(&self, key: K, value: V) -> V {
-        self.get_or_insert_with(key, || value)
+        Operations::get_or_insert(self, key, value)
     }
 
     /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the
@@ -176,8 +177,8 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
     /// assert_eq!(hits.update(&2, |hits| hits + 1), None);
     /// ```
     #[track_caller]
-    pub fn update(&self, key: &K, mut f: impl FnMut(V) -> V) -> Option<V> {
-        self.compute(key, |value| value.map(&mut f))
+    pub fn update(&self, key: &K, f: impl FnMut(V) -> V) -> Option<V> {
+        Operations::update(self, key, f)
     }
 
     /// Replaces the value of a key by the one that `update` makes of it, or inserts the one that `insert` returns.
@@ -191,7 +192,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
     /// [`update_or_insert_with`](Self::update_or_insert_with) for a value that is there.
     #[track_caller]
     pub fn update_or_insert(&self, key: K, update: impl FnMut(V) -> V, value: V) -> V {
-        self.update_or_insert_with(key, update, || value)
+        Operations::update_or_insert(self, key, update, value)
     }
 
     /// Replaces the entry of a key by the value that `f` returns, or removes it if `f` returns `None`. `f` gets the
@@ -218,6 +219,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
     ///
     /// Entries are read some 64 at a time, before `f` is asked about each. If one is replaced before it is removed,
     /// `f` is asked about the new one too. Entries that are inserted during the call may stay.
+    #[track_caller]
     pub fn retain(&self, f: impl FnMut(K, V) -> bool) {
         Operations::retain(self, f);
     }
@@ -244,7 +246,7 @@ impl<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: EnterSection> CopyMap<K,
     ///
     /// If there is no memory for the table.
     pub fn try_reserve(&self, additional: usize) -> Result<(), TryReserveError> {
-        Operations::try_reserve(self, additional).map_err(TryReserveError)
+        Operations::try_reserve(self, additional)
     }
 
     /// Shrinks the table to its entries, and keeps no room.

@@ -13,7 +13,7 @@ use super::map::CopyMap;
 use super::plain::{Pair, Plain, decode, encode};
 use crate::attempts::{self, Attempts};
 use crate::hash::hash_of;
-use crate::memory::NoMemory;
+use crate::hash_map::TryReserveError;
 use crate::sync::Domain;
 use crate::table::bucket::{Shape, Words};
 use crate::table::walk::Walk;
@@ -40,6 +40,16 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
     }
 
     #[inline(always)]
+    fn get(&self, key: &K) -> Option<V> {
+        self.get_hashed(self.hash_of(key), key)
+    }
+
+    #[inline(always)]
+    fn contains_key(&self, key: &K) -> bool {
+        self.get(key).is_some()
+    }
+
+    #[inline(always)]
     fn get_many<const N: usize>(&self, keys: [&K; N]) -> [Option<V>; N] {
         let hashes = keys.map(|key| self.hash_of(key));
         self.map().tables.prefetch(&hashes, self.section().borrow());
@@ -56,6 +66,12 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
         let old = map.tables.upsert(hash, &encode(key), f, &map.rehash(), self.section().borrow());
         attempts::note_change(&map.turn, hash);
         Some(decode(&old?))
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn insert(&self, key: K, value: V) -> Option<V> {
+        self.upsert(&key, |_| encode(&value))
     }
 
     #[inline(always)]
@@ -123,6 +139,21 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
     }
 
     #[track_caller]
+    fn get_or_insert(&self, key: K, value: V) -> V {
+        self.get_or_insert_with(key, || value)
+    }
+
+    #[track_caller]
+    fn update(&self, key: &K, mut f: impl FnMut(V) -> V) -> Option<V> {
+        self.compute(key, |value| value.map(&mut f))
+    }
+
+    #[track_caller]
+    fn update_or_insert(&self, key: K, update: impl FnMut(V) -> V, value: V) -> V {
+        self.update_or_insert_with(key, update, || value)
+    }
+
+    #[track_caller]
     fn update_or_insert_with(
         &self,
         key: K,
@@ -171,25 +202,24 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
         }
     }
 
+    /// In the order of the walk, that of chains: a lookup of an entry that is removed finds it first.
+    #[track_caller]
     fn retain(&self, mut f: impl FnMut(K, V) -> bool) {
-        self.in_order(|key, value| {
+        let mut walk = self.walk();
+        while let Some((key, value)) = self.next(&mut walk) {
             if !f(key, value) {
                 let mut is_asked = true;
                 let mut stays = |value: &V| !mem::take(&mut is_asked) && f(key, *value);
                 self.compute_from(self.hash_of(&key), &key, Some(value), |value| value.filter(&mut stays));
             }
-        });
+        }
     }
 
+    /// As [`retain`](Self::retain).
     fn clear(&self) {
-        self.in_order(|key, _| _ = self.remove(&key));
-    }
-
-    /// Calls `f` for each entry, those of a chain in its order: a lookup of one that `f` removes finds it first.
-    fn in_order(&self, mut f: impl FnMut(K, V)) {
         let mut walk = self.walk();
-        while let Some((key, value)) = self.next(&mut walk) {
-            f(key, value);
+        while let Some((key, _)) = self.next(&mut walk) {
+            self.remove(&key);
         }
     }
 
@@ -216,13 +246,14 @@ pub trait Operations<K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> 
 
     #[track_caller]
     fn reserve(&self, additional: usize) {
-        if let Err(error) = self.try_reserve(additional) {
+        if let Err(TryReserveError(error)) = self.try_reserve(additional) {
             error.fail();
         }
     }
 
-    fn try_reserve(&self, additional: usize) -> Result<(), NoMemory> {
-        self.map().tables.reserve(additional, &self.map().rehash(), self.section().borrow())
+    fn try_reserve(&self, additional: usize) -> Result<(), TryReserveError> {
+        let map = self.map();
+        map.tables.reserve(additional, &map.rehash(), self.section().borrow()).map_err(TryReserveError)
     }
 
     fn shrink_to_fit(&self) {

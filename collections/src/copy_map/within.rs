@@ -9,7 +9,8 @@ use core::ops::Add;
 
 use super::map::CopyMap;
 use super::operations::Operations;
-use super::plain::{Plain, encode};
+use super::plain::Plain;
+use crate::forward::forward;
 use crate::hash_map::TryReserveError;
 use crate::sync::Domain;
 
@@ -117,142 +118,42 @@ where
 }
 
 impl<'m, K: Plain + Hash + Eq, V: Plain, S: BuildHasher, D: Domain> Within<'m, K, V, S, D> {
-    /// [`CopyMap::get`].
-    #[inline]
-    pub fn get(&self, key: &K) -> Option<V> {
-        self.get_hashed(self.hash_of(key), key)
-    }
-
-    /// [`CopyMap::get_many`].
-    #[inline]
-    pub fn get_many<const N: usize>(&self, keys: [&K; N]) -> [Option<V>; N] {
-        Operations::get_many(self, keys)
-    }
-
-    /// [`CopyMap::contains_key`].
-    #[inline]
-    pub fn contains_key(&self, key: &K) -> bool {
-        self.get(key).is_some()
-    }
-
-    /// [`CopyMap::insert`].
-    #[inline]
-    #[track_caller]
-    pub fn insert(&self, key: K, value: V) -> Option<V> {
-        self.upsert(&key, |_| encode(&value))
-    }
-
-    /// [`CopyMap::fetch_add`].
-    #[inline]
-    #[track_caller]
-    pub fn fetch_add(&self, key: K, by: V) -> Option<V>
-    where
-        Wrapping<V>: Add<Output = Wrapping<V>>,
-    {
-        Operations::fetch_add(self, key, by)
-    }
-
-    /// [`CopyMap::remove`].
-    #[inline]
-    pub fn remove(&self, key: &K) -> Option<V> {
-        Operations::remove(self, key)
-    }
-
-    /// [`CopyMap::remove_if`].
-    ///
-    /// # Errors
-    ///
-    /// If `f` has returned `false`.
-    #[track_caller]
-    pub fn remove_if(&self, key: &K, f: impl FnMut(V) -> bool) -> Result<Option<V>, V> {
-        Operations::remove_if(self, key, f)
-    }
-
-    /// [`CopyMap::compare_exchange`].
-    ///
-    /// # Errors
-    ///
-    /// If the key has another value, or no entry.
-    #[track_caller]
-    pub fn compare_exchange(&self, key: K, current: Option<V>, new: V) -> Result<(), Option<V>> {
-        Operations::compare_exchange(self, key, current, new)
-    }
-
-    /// [`CopyMap::get_or_insert_with`].
-    #[track_caller]
-    pub fn get_or_insert_with(&self, key: K, f: impl FnOnce() -> V) -> V {
-        Operations::get_or_insert_with(self, key, f)
-    }
-
-    /// [`CopyMap::get_or_insert`].
-    #[track_caller]
-    pub fn get_or_insert(&self, key: K, value: V) -> V {
-        Operations::get_or_insert_with(self, key, || value)
-    }
-
-    /// [`CopyMap::update`].
-    #[track_caller]
-    pub fn update(&self, key: &K, mut f: impl FnMut(V) -> V) -> Option<V> {
-        Operations::compute(self, key, |value| value.map(&mut f))
-    }
-
-    /// [`CopyMap::update_or_insert_with`].
-    #[track_caller]
-    pub fn update_or_insert_with(&self, key: K, update: impl FnMut(V) -> V, insert: impl FnMut() -> V) -> V {
-        Operations::update_or_insert_with(self, key, update, insert)
-    }
-
-    /// [`CopyMap::update_or_insert`].
-    #[track_caller]
-    pub fn update_or_insert(&self, key: K, update: impl FnMut(V) -> V, value: V) -> V {
-        Operations::update_or_insert_with(self, key, update, || value)
-    }
-
-    /// [`CopyMap::compute`].
-    #[track_caller]
-    pub fn compute(&self, key: &K, f: impl FnMut(Option<V>) -> Option<V>) -> Option<V> {
-        Operations::compute(self, key, f)
-    }
-
-    /// [`CopyMap::retain`].
-    pub fn retain(&self, f: impl FnMut(K, V) -> bool) {
-        Operations::retain(self, f);
-    }
-
-    /// [`CopyMap::clear`].
-    pub fn clear(&self) {
-        Operations::clear(self);
+    forward! { CopyMap: |view| [Operations(view, ..)];
+        get(key: &K) -> Option<V>;
+        get_many[const N: usize](keys: [&K; N]) -> [Option<V>; N];
+        contains_key(key: &K) -> bool;
+        insert(key: K, value: V) -> Option<V>;
+        fetch_add(key: K, by: V) -> Option<V> where [Wrapping<V>: Add<Output = Wrapping<V>>];
+        remove(key: &K) -> Option<V>;
+        /// # Errors
+        ///
+        /// If `f` has returned `false`.
+        remove_if(key: &K, f: impl FnMut(V) -> bool) -> Result<Option<V>, V>;
+        /// # Errors
+        ///
+        /// If the key has another value, or no entry.
+        compare_exchange(key: K, current: Option<V>, new: V) -> Result<(), Option<V>>;
+        get_or_insert_with(key: K, f: impl FnOnce() -> V) -> V;
+        get_or_insert(key: K, value: V) -> V;
+        update(key: &K, f: impl FnMut(V) -> V) -> Option<V>;
+        update_or_insert_with(key: K, update: impl FnMut(V) -> V, insert: impl FnMut() -> V) -> V;
+        update_or_insert(key: K, update: impl FnMut(V) -> V, value: V) -> V;
+        compute(key: &K, f: impl FnMut(Option<V>) -> Option<V>) -> Option<V>;
+        retain(f: impl FnMut(K, V) -> bool);
+        clear();
+        capacity() -> usize;
+        reserve(additional: usize);
+        /// # Errors
+        ///
+        /// If there is no memory.
+        try_reserve(additional: usize) -> Result<(), TryReserveError>;
+        shrink_to_fit();
     }
 
     /// Returns an iterator over copies of the entries: see [`CopyMap::iter`].
     pub fn iter(&self) -> impl Iterator<Item = (K, V)> + use<'m, K, V, S, D> {
         let (view, mut walk) = (*self, self.walk());
         iter::from_fn(move || view.next(&mut walk))
-    }
-
-    /// [`CopyMap::capacity`].
-    pub fn capacity(&self) -> usize {
-        Operations::capacity(self)
-    }
-
-    /// [`CopyMap::reserve`].
-    #[track_caller]
-    pub fn reserve(&self, additional: usize) {
-        Operations::reserve(self, additional);
-    }
-
-    /// [`CopyMap::try_reserve`].
-    ///
-    /// # Errors
-    ///
-    /// If there is no memory.
-    pub fn try_reserve(&self, additional: usize) -> Result<(), TryReserveError> {
-        Operations::try_reserve(self, additional).map_err(TryReserveError)
-    }
-
-    /// [`CopyMap::shrink_to_fit`].
-    pub fn shrink_to_fit(&self) {
-        Operations::shrink_to_fit(self);
     }
 }
 

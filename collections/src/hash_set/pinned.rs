@@ -8,6 +8,7 @@ use equivalent::Equivalent;
 use stillpoint::EnterSection;
 
 use super::{HashSet, Iter};
+use crate::forward::forward;
 
 /// A [`HashSet`] with a guard, for several operations in a row: see [`HashSet::pin`].
 ///
@@ -63,26 +64,11 @@ impl<'a, T: Send + Sync + 'static, S, D: EnterSection> Pinned<'a, T, S, D> {
         self.set.is_empty()
     }
 
-    /// [`HashSet::capacity`].
-    pub fn capacity(&self) -> usize {
-        self.set.capacity(self.section())
-    }
-
-    /// [`HashSet::iter`].
-    pub fn iter(&self) -> Iter<'_, T, D> {
-        self.set.iter(self.section())
-    }
-
-    /// [`HashSet::reserve`].
-    #[track_caller]
-    pub fn reserve(&self, additional: usize) {
-        self.set.reserve(additional, self.section());
-    }
-
-    /// [`HashSet::shrink_to_fit`].
-    #[track_caller]
-    pub fn shrink_to_fit(&self) {
-        self.set.shrink_to_fit(self.section());
+    forward! { HashSet: |view| [HashSet(view.set, .., view.section())];
+        capacity() -> usize;
+        iter() -> Iter<'_, T, D>;
+        reserve(additional: usize);
+        shrink_to_fit();
     }
 }
 
@@ -92,55 +78,15 @@ where
     S: BuildHasher,
     D: EnterSection,
 {
-    /// [`HashSet::contains`].
-    #[inline]
-    pub fn contains<Q: Hash + Equivalent<T> + ?Sized>(&self, value: &Q) -> bool {
-        self.set.contains(value, self.section())
-    }
-
-    /// [`HashSet::get`].
-    #[inline]
-    pub fn get<Q: Hash + Equivalent<T> + ?Sized>(&self, value: &Q) -> Option<&T> {
-        self.set.get(value, self.section())
-    }
-
-    /// [`HashSet::insert`].
-    #[inline]
-    #[track_caller]
-    pub fn insert(&self, value: T) -> bool {
-        self.set.insert(value, self.section())
-    }
-
-    /// [`HashSet::replace`].
-    #[track_caller]
-    pub fn replace(&self, value: T) -> Option<&T> {
-        self.set.replace(value, self.section())
-    }
-
-    /// [`HashSet::remove`].
-    #[inline]
-    #[track_caller]
-    pub fn remove<Q: Hash + Equivalent<T> + ?Sized>(&self, value: &Q) -> bool {
-        self.set.remove(value, self.section())
-    }
-
-    /// [`HashSet::take`].
-    #[inline]
-    #[track_caller]
-    pub fn take<Q: Hash + Equivalent<T> + ?Sized>(&self, value: &Q) -> Option<&T> {
-        self.set.take(value, self.section())
-    }
-
-    /// [`HashSet::retain`].
-    #[track_caller]
-    pub fn retain(&self, f: impl FnMut(&T) -> bool) {
-        self.set.retain(f, self.section());
-    }
-
-    /// [`HashSet::clear`].
-    #[track_caller]
-    pub fn clear(&self) {
-        self.set.clear(self.section());
+    forward! { HashSet: |view| [HashSet(view.set, .., view.section())];
+        contains[Q: Hash + Equivalent<T> + ?Sized](value: &Q) -> bool;
+        get[Q: Hash + Equivalent<T> + ?Sized](value: &Q) -> Option<&T>;
+        insert(value: T) -> bool;
+        replace(value: T) -> Option<&T>;
+        remove[Q: Hash + Equivalent<T> + ?Sized](value: &Q) -> bool;
+        take[Q: Hash + Equivalent<T> + ?Sized](value: &Q) -> Option<&T>;
+        retain(f: impl FnMut(&T) -> bool);
+        clear();
     }
 }
 
