@@ -18,7 +18,7 @@ use crate::turn::{Held, Turn};
 
 /// Attempts without a turn.
 const PATIENCE: u32 = 8;
-/// Attempts that are not watched.
+/// The first attempt that is watched.
 const LIMIT: u32 = 1000;
 
 thread_local! {
@@ -50,6 +50,11 @@ impl<'m> Attempts<'m> {
         Self { turn, hash, begun: 0, held: None, round: 0 }
     }
 
+    /// Those that follow a first one, which was made without this.
+    pub fn after_first(turn: &'m Turn, hash: u64) -> Self {
+        Self { begun: 1, ..Self::new(turn, hash) }
+    }
+
     /// Begins an attempt, in which the program's code is called.
     #[inline(always)]
     pub fn begin(&mut self) -> Option<Watch> {
@@ -63,7 +68,7 @@ impl<'m> Attempts<'m> {
             Some(held) => held.renew(),
             None => self.held = self.turn.take(self.hash),
         }
-        if self.begun <= LIMIT {
+        if self.begun < LIMIT {
             return None;
         }
         self.begun = LIMIT;

@@ -6,11 +6,11 @@
 //! deadlock, even if it waits for one of these writers, or for an operation that waits for its own.
 //!
 //! 1. It is the turn of one operation of a map at a time. Others of that key wait as writers do; those of other keys
-//!    continue without.
+//!    continue without. An operation whose first attempt began before the turn does not wait in that one.
 //! 2. A thread whose turn it is, in any map, does not wait for others.
 //! 3. A writer that has waited for [`ROUNDS`] ends the turn. The operation may take another one in its next attempt.
-//!    A writer waits for no more than that in all, or twice as long if it calls a closure, whose first attempt counts
-//!    by itself. So it ends beside an operation whose closure changes its own entry in each attempt.
+//!    A writer waits for no more than that in all, so it ends beside an operation whose closure changes its own entry
+//!    in each attempt.
 //!
 //! Nothing but the time of writers depends on it, so all orderings are Relaxed.
 

@@ -1,6 +1,8 @@
 //! A panic of a broken contract has the place of the call in the program.
 #![cfg(not(loom))]
 
+use std::cell::Cell;
+
 use stillpoint::{rcu, srcu};
 use stillpoint_collections::hash_map::Operation;
 use stillpoint_collections::{CopyMap, HashMap, HashSet};
@@ -88,25 +90,35 @@ fn section_of_another_domain_is_refused_by_a_map_of_pairs() {
 }
 
 #[test]
-fn closure_that_defeats_its_operation_is_refused_at_the_call() {
-    let map = HashMap::from([(1, 0)]);
+fn closure_that_defeats_its_operation_a_thousand_times_is_refused_at_the_call() {
+    let (map, copies, calls) = (HashMap::from([(1, 0)]), CopyMap::from([(1, 0)]), Cell::new(0));
     let guard = rcu::enter();
     let replace = || {
+        calls.set(calls.get() + 1);
         map.insert(1, 0, &guard);
+        copies.insert(1, calls.get());
         1
     };
     let insert = || Operation::<_, ()>::Insert(replace());
     let remove = || (replace(), Operation::<_, ()>::Remove).1;
     let pinned = map.pin();
-    let part = "its own key again and again";
-    refused!(part, map.update(&1, |_| replace(), &guard));
-    refused!(part, map.modify(&1, |value| *value = replace(), &guard));
-    refused!(part, map.compute(&1, |_| insert(), &guard));
-    refused!(part, map.compute(&1, |_| remove(), &guard));
-    refused!(part, map.update_or_insert(&1, |_| replace(), 0, &guard));
-    refused!(part, map.remove_if(&1, |_, _| replace() == 1, &guard));
-    refused!(part, map.retain(|_, _| replace() == 0, &guard));
-    refused!(part, pinned.update(&1, |_| replace()));
+    macro_rules! defeated {
+        ($call:expr) => {
+            refused!("its own key again and again", $call);
+            assert_eq!(calls.take(), 1000);
+        };
+    }
+    defeated!(map.update(&1, |_| replace(), &guard));
+    defeated!(map.modify(&1, |value| *value = replace(), &guard));
+    defeated!(map.compute(&1, |_| insert(), &guard));
+    defeated!(map.compute(&1, |_| remove(), &guard));
+    defeated!(map.update_or_insert(&1, |_| replace(), 0, &guard));
+    defeated!(map.remove_if(&1, |_, _| replace() == 1, &guard));
+    defeated!(map.retain(|_, _| replace() == 0, &guard));
+    defeated!(pinned.update(&1, |_| replace()));
+    defeated!(copies.update(&1, |_| -replace()));
+    defeated!(copies.remove_if(&1, |_| replace() == 1));
+    defeated!(copies.retain(|_, _| replace() == 0));
     assert_eq!(map.get(&1, &guard), Some(&0));
 }
 

@@ -61,7 +61,7 @@ where
         mut new: Owned<Entry<K, V>>,
         guard: &'g D::Section,
     ) -> Option<(&'g K, &'g V)> {
-        let mut attempts = Attempts::new(&self.turn, new.hash);
+        let mut attempts = Attempts::after_first(&self.turn, new.hash);
         loop {
             let observed = self.attempt(&mut attempts, &new.key, guard);
             match self.exchange(&mut attempts, &observed, Some(new), guard) {
@@ -163,7 +163,7 @@ where
         mut new: Owned<Entry<K, V>>,
         guard: &'g D::Section,
     ) -> InsertedIfAbsent<'g, K, V> {
-        let mut attempts = Attempts::new(&self.turn, new.hash);
+        let mut attempts = Attempts::after_first(&self.turn, new.hash);
         loop {
             let observed = self.attempt(&mut attempts, &new.key, guard);
             if let Some(entry) = observed.entry.as_ref() {
@@ -209,7 +209,7 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let entry = self.unlink(hash, key, guard)?;
+        let entry = self.unlink(Attempts::after_first(&self.turn, hash), key, guard)?;
         // SAFETY: it is unlinked.
         unsafe { self.retire(entry) };
         entry.as_ref().map(Entry::pair)
@@ -217,17 +217,21 @@ where
 
     /// Removes the entry of a key, which the caller retires.
     #[track_caller]
-    fn unlink<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> Option<Shared<'g, Entry<K, V>>>
+    fn unlink<'g, Q>(
+        &self,
+        mut attempts: Attempts<'_>,
+        key: &Q,
+        guard: &'g D::Section,
+    ) -> Option<Shared<'g, Entry<K, V>>>
     where
         Q: Equivalent<K> + ?Sized,
     {
-        let mut attempts = Attempts::new(&self.turn, hash);
         loop {
             let observed = self.attempt(&mut attempts, key, guard);
             observed.entry.as_ref()?;
             attempts.wait();
-            if self.tables.exchange(hash, &observed, None, guard).is_ok() {
-                attempts::note_change(&self.turn, hash);
+            if self.tables.exchange(attempts.hash(), &observed, None, guard).is_ok() {
+                attempts::note_change(&self.turn, attempts.hash());
                 return Some(observed.entry);
             }
         }
@@ -304,7 +308,7 @@ where
     {
         self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, key);
-        let entry = self.unlink(hash, key, guard)?;
+        let entry = self.unlink(Attempts::new(&self.turn, hash), key, guard)?;
         // SAFETY: it is unlinked, and came from a `Box`.
         Some(unsafe { Retired::from_shared(entry, self.tables.domain.clone()) })
     }
@@ -334,7 +338,7 @@ where
         guard: &'g D::Section,
     ) {
         let Some(Entry { key, hash, .. }) = entry.as_ref() else { return };
-        let mut attempts = Attempts::new(&self.turn, *hash);
+        let mut attempts = Attempts::after_first(&self.turn, *hash);
         let mut observed = Observed::of(entry);
         while self.exchange(&mut attempts, &observed, None, guard).is_err() {
             let watch = attempts.begin();

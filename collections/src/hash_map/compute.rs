@@ -254,10 +254,13 @@ where
     {
         self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, key);
-        match self.try_compute(hash, key, &to_owned, &mut f, None, guard) {
-            Some(computed) => result(computed),
-            None => self.compute_slow(hash, key, to_owned, f, result, guard),
+        // An operation whose turn begins after this may lose once more to the first attempt.
+        if self.turn.is_free() {
+            if let Some(computed) = self.try_compute(hash, key, &to_owned, &mut f, None, guard) {
+                return result(computed);
+            }
         }
+        self.compute_slow(hash, key, to_owned, f, result, guard)
     }
 
     #[cold]
@@ -276,7 +279,7 @@ where
         K: Clone,
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let mut attempts = Attempts::new(&self.turn, hash);
+        let mut attempts = Attempts::after_first(&self.turn, hash);
         loop {
             let attempts = Some(&mut attempts);
             if let Some(computed) = self.try_compute(hash, key, &to_owned, &mut f, attempts, guard) {
@@ -285,7 +288,8 @@ where
         }
     }
 
-    /// An attempt, which is the first one without `attempts`. Returns `None` if the entry has changed since.
+    /// An attempt, which is the first one without `attempts`, and does not wait for others then. Returns `None` if the
+    /// entry has changed since.
     #[inline(always)]
     #[track_caller]
     fn try_compute<'g, Q, T>(
@@ -318,9 +322,8 @@ where
             Some((key, _)) => (!is_passed_on::<K>()).then(|| key.clone()),
         };
         attempts::end(watch);
-        match attempts {
-            Some(attempts) => attempts.wait(),
-            None => self.turn.wait(hash, &mut 0),
+        if let Some(attempts) = attempts {
+            attempts.wait();
         }
         let new = match (value, new_key) {
             (None, _) if old.is_none() => return Some(Compute::Removed(None)),

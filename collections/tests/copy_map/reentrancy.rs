@@ -91,16 +91,6 @@ fn hasher_that_panics_loses_no_entry_and_no_resize() {
     assert!(map.capacity() > room, "the table is still being resized");
 }
 
-#[test]
-#[should_panic(expected = "changes")]
-fn closure_that_always_changes_its_own_entry_panics() {
-    let map = CopyMap::from([(1, 1)]);
-    map.update(&1, |value| {
-        map.fetch_add(1, 1);
-        value + 1
-    });
-}
-
 /// A value whose check replaces the entry of key 1, if it is told to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(transparent)]
