@@ -16,8 +16,9 @@ use crate::hash::hash_of;
 use crate::sync::{Domain, Owned, Shared};
 use crate::table::entries::Observed;
 
-/// The entry that was inserted, or the one that the key has, and the one that was not inserted.
-type InsertedIfAbsent<'g, K, V> = Result<&'g Entry<K, V>, (&'g Entry<K, V>, Entry<K, V>)>;
+/// The entry that was inserted and the one that it has replaced, or the one that the key has and the one that was not
+/// inserted.
+type Stored<'g, K, V> = Result<(&'g Entry<K, V>, Option<&'g Entry<K, V>>), (&'g Entry<K, V>, Entry<K, V>)>;
 
 /// The entry that was removed, if there was one, or the one that stays.
 type RemovedIf<'g, K, V> = Result<Option<(&'g K, &'g V)>, (&'g K, &'g V)>;
@@ -50,24 +51,7 @@ where
         let observed = self.look_up(hash, &new.key, guard);
         match self.exchange_first(hash, &observed, Some(new), guard) {
             Ok(_) => Some(observed.entry.as_ref()?.pair()),
-            Err(unused) => self.replace_slow(returned(unused), guard),
-        }
-    }
-
-    #[cold]
-    #[track_caller]
-    fn replace_slow<'g>(
-        &'g self,
-        mut new: Owned<Entry<K, V>>,
-        guard: &'g D::Section,
-    ) -> Option<(&'g K, &'g V)> {
-        let mut attempts = Attempts::after_first(&self.turn, new.hash);
-        loop {
-            let observed = self.attempt(&mut attempts, &new.key, guard);
-            match self.exchange(&mut attempts, &observed, Some(new), guard) {
-                Ok(_) => return Some(observed.entry.as_ref()?.pair()),
-                Err(unused) => new = returned(unused),
-            }
+            Err(unused) => self.store_slow(returned(unused), false, guard).ok()?.1.map(Entry::pair),
         }
     }
 
@@ -98,7 +82,7 @@ where
         self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, &key);
         match self.insert_if_absent(Entry { hash, key, value }, guard) {
-            Ok(new) => Ok(&new.value),
+            Ok((new, _)) => Ok(&new.value),
             Err((entry, unused)) => Err(OccupiedError { current: &entry.value, not_inserted: unused.value }),
         }
     }
@@ -132,7 +116,7 @@ where
             return Err(&entry.value);
         }
         match self.insert_if_absent(Entry { hash, value: f(), key }, guard) {
-            Ok(new) => Ok(&new.value),
+            Ok((new, _)) => Ok(&new.value),
             Err((entry, _)) => Err(&entry.value),
         }
     }
@@ -144,34 +128,36 @@ where
         &'g self,
         new: Entry<K, V>,
         guard: &'g D::Section,
-    ) -> InsertedIfAbsent<'g, K, V> {
+    ) -> Stored<'g, K, V> {
         let hash = new.hash;
         let observed = self.look_up(hash, &new.key, guard);
         if let Some(entry) = observed.entry.as_ref() {
             return Err((entry, new));
         }
-        match self.exchange_first(hash, &observed, Some(Owned::from(free_list::new(new))), guard) {
-            Ok(new) => Ok(inserted(new)),
-            Err(unused) => self.insert_if_absent_slow(returned(unused), guard),
+        match self.exchange_first(hash, &observed, Some(free_list::new(new).into()), guard) {
+            Ok(new) => Ok((inserted(new), None)),
+            Err(unused) => self.store_slow(returned(unused), true, guard),
         }
     }
 
+    /// Inserts an entry, after a first attempt. If the key has one, replaces that, or inserts nothing `if_absent`.
     #[cold]
     #[track_caller]
-    fn insert_if_absent_slow<'g>(
+    fn store_slow<'g>(
         &'g self,
         mut new: Owned<Entry<K, V>>,
+        if_absent: bool,
         guard: &'g D::Section,
-    ) -> InsertedIfAbsent<'g, K, V> {
+    ) -> Stored<'g, K, V> {
         let mut attempts = Attempts::after_first(&self.turn, new.hash);
         loop {
             let observed = self.attempt(&mut attempts, &new.key, guard);
-            if let Some(entry) = observed.entry.as_ref() {
-                return Err((entry, *new.into_box()));
-            }
-            match self.exchange(&mut attempts, &observed, Some(new), guard) {
-                Ok(new) => return Ok(inserted(new)),
-                Err(unused) => new = returned(unused),
+            match observed.entry.as_ref() {
+                Some(entry) if if_absent => return Err((entry, *new.into_box())),
+                old => match self.exchange(&mut attempts, &observed, Some(new), guard) {
+                    Ok(new) => return Ok((inserted(new), old)),
+                    Err(unused) => new = returned(unused),
+                },
             }
         }
     }

@@ -77,7 +77,7 @@ where
             return &entry.value;
         }
         let new = Entry { hash, value: f(), key: key.to_owned() };
-        let (Ok(entry) | Err((entry, _))) = self.insert_if_absent(new, guard);
+        let (Ok((entry, _)) | Err((entry, _))) = self.insert_if_absent(new, guard);
         &entry.value
     }
 
