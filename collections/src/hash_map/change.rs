@@ -9,7 +9,7 @@ use stillpoint::rcu::Retired;
 
 use super::iter::Iter;
 use super::map::{inserted, returned};
-use super::{Entry, HashMap};
+use super::{Compute, Entry, HashMap, Operation};
 use crate::attempts::{self, Attempts};
 use crate::free_list;
 use crate::hash::hash_of;
@@ -252,23 +252,16 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.tables.domain.check_section(guard);
-        let hash = hash_of(&self.hasher, key);
-        let mut attempts = Attempts::new(&self.turn, hash);
-        loop {
-            let watch = attempts.begin();
-            let observed = self.look_up(hash, key, guard);
-            let entry = observed.entry.as_ref();
-            let stays = entry.is_some_and(|entry| !f(&entry.key, &entry.value));
-            attempts::end(watch);
-            let Some(entry) = entry else { return Ok(None) };
-            if stays {
-                return Err(entry.pair());
-            }
-            if self.exchange(&mut attempts, &observed, None, guard).is_ok() {
-                return Ok(Some(entry.pair()));
-            }
-        }
+        let remove = |entry| match entry {
+            Some((key, value)) if !f(key, value) => Operation::Abort((key, value)),
+            _ => Operation::Remove,
+        };
+        let removed = |computed| match computed {
+            Compute::Removed(entry) => Ok(entry),
+            Compute::Aborted(entry) => Err(entry),
+            _ => unreachable!("it inserts nothing"),
+        };
+        self.compute_with(key, |_| unreachable!("it inserts nothing"), remove, removed, guard)
     }
 
     /// Removes the entry of a key, and returns it as its owner, to have it without a clone when its readers are gone:

@@ -124,7 +124,7 @@ where
             Compute::Updated { new: (_, new), .. } => Some(new),
             _ => None,
         };
-        self.compute_with(key, |_| unreachable!("it inserts nothing"), new, new_value, guard)
+        self.compute_with(key, |old| old.expect("it inserts nothing").clone(), new, new_value, guard)
     }
 
     /// Replaces the value of a key by a clone that `f` has changed, and returns the new value. Returns `None` if the
@@ -182,7 +182,7 @@ where
             Compute::Removed(_) => unreachable!("it inserts"),
             Compute::Aborted(never) => match never {},
         };
-        self.compute_with(key, Q::to_owned, new, new_value, guard)
+        self.compute_with(key, key_of(key), new, new_value, guard)
     }
 
     /// [`update_or_insert_with`](Self::update_or_insert_with) for a value that is there.
@@ -234,33 +234,33 @@ where
         K: Clone,
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
-        self.compute_with(key, Q::to_owned, f, |computed| computed, guard)
+        self.compute_with(key, key_of(key), f, |computed| computed, guard)
     }
 
-    /// [`compute`](Self::compute), with what makes the key of a new entry, and what the caller returns.
+    /// [`compute`](Self::compute), with what makes the key of a new entry, given that of the entry before, and what the
+    /// caller returns.
     #[inline(always)]
     #[track_caller]
-    fn compute_with<'g, Q, T, R>(
+    pub(super) fn compute_with<'g, Q, T, R>(
         &'g self,
         key: &Q,
-        to_owned: impl Fn(&Q) -> K,
+        new_key: impl Fn(Option<&K>) -> K,
         mut f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
         result: impl FnOnce(Compute<'g, K, V, T>) -> R,
         guard: &'g D::Section,
     ) -> R
     where
-        K: Clone,
         Q: Hash + Equivalent<K> + ?Sized,
     {
         self.tables.domain.check_section(guard);
         let hash = hash_of(&self.hasher, key);
         // An operation whose turn begins after this may lose once more to the first attempt.
         if self.turn.is_free() {
-            if let Some(computed) = self.try_compute(hash, key, &to_owned, &mut f, None, guard) {
+            if let Some(computed) = self.try_compute(hash, key, &new_key, &mut f, None, guard) {
                 return result(computed);
             }
         }
-        self.compute_slow(hash, key, to_owned, f, result, guard)
+        self.compute_slow(hash, key, new_key, f, result, guard)
     }
 
     #[cold]
@@ -270,19 +270,18 @@ where
         &'g self,
         hash: u64,
         key: &Q,
-        to_owned: impl Fn(&Q) -> K,
+        new_key: impl Fn(Option<&K>) -> K,
         mut f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
         result: impl FnOnce(Compute<'g, K, V, T>) -> R,
         guard: &'g D::Section,
     ) -> R
     where
-        K: Clone,
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let mut attempts = Attempts::after_first(&self.turn, hash);
         loop {
             let attempts = Some(&mut attempts);
-            if let Some(computed) = self.try_compute(hash, key, &to_owned, &mut f, attempts, guard) {
+            if let Some(computed) = self.try_compute(hash, key, &new_key, &mut f, attempts, guard) {
                 return result(computed);
             }
         }
@@ -296,13 +295,12 @@ where
         &'g self,
         hash: u64,
         key: &Q,
-        to_owned: &impl Fn(&Q) -> K,
+        new_key: &impl Fn(Option<&K>) -> K,
         f: &mut impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
         mut attempts: Option<&mut Attempts<'g>>,
         guard: &'g D::Section,
     ) -> Option<Compute<'g, K, V, T>>
     where
-        K: Clone,
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let watch = attempts.as_mut().and_then(|attempts| attempts.begin());
@@ -316,11 +314,8 @@ where
             Operation::Remove => None,
             Operation::Insert(value) => Some(value),
         };
-        let new_key = match old {
-            _ if value.is_none() => None,
-            None => Some(to_owned(key)),
-            Some((key, _)) => (!is_passed_on::<K>()).then(|| key.clone()),
-        };
+        let passes_on = old.is_some() && is_passed_on::<K>();
+        let new_key = (value.is_some() && !passes_on).then(|| new_key(old.map(|(key, _)| key)));
         attempts::end(watch);
         if let Some(attempts) = attempts {
             attempts.wait();
@@ -342,7 +337,12 @@ where
     }
 }
 
-#[cfg(all(test, not(loom)))]
+/// Returns what makes the key of a new entry: a clone of that of the entry before, or `key`, owned.
+fn key_of<K: Clone, Q: ToOwned<Owned = K> + ?Sized>(key: &Q) -> impl Fn(Option<&K>) -> K + '_ {
+    move |old| old.cloned().unwrap_or_else(|| key.to_owned())
+}
+
+#[cfg(test)]
 mod tests {
     use core::iter;
 
