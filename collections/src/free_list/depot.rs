@@ -90,6 +90,22 @@ impl Batch {
         Some(unsafe { self.pieces[self.len as usize].assume_init() })
     }
 
+    /// Frees a list of batches, which may be null.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the batches (3), and they have no values.
+    unsafe fn free_all(mut first: *mut Self) {
+        while !first.is_null() {
+            // SAFETY: the caller's contract.
+            unsafe {
+                let next = (*first).next;
+                Self::free(first);
+                first = next;
+            }
+        }
+    }
+
     /// Frees the memory.
     ///
     /// # Safety
@@ -145,11 +161,7 @@ impl Depot {
                 (*batch).next = ptr::null_mut();
             }
             // Without the lock.
-            while !unused.is_null() {
-                let next = (*unused).next;
-                Batch::free(unused);
-                unused = next;
-            }
+            Batch::free_all(unused);
         }
     }
 
@@ -235,14 +247,7 @@ mod tests {
     fn give(depot: &mut Depot, index: usize, count: usize) -> usize {
         for _ in 0..count {
             // SAFETY: the batches are this thread's.
-            unsafe {
-                let mut unused = depot.add(index, batch_of_one(index));
-                while !unused.is_null() {
-                    let next = (*unused).next;
-                    Batch::free(unused);
-                    unused = next;
-                }
-            }
+            unsafe { Batch::free_all(depot.add(index, batch_of_one(index))) };
         }
         depot.bytes.iter().sum()
     }

@@ -43,7 +43,7 @@ where
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
         let entries = entries.into_iter();
-        self.make_room(entries.size_hint().0);
+        self.tables.make_room(entries.size_hint().0);
         entries.for_each(|(key, value)| self.insert_mut(key, value));
     }
 }
@@ -113,7 +113,7 @@ where
         let clone = Self::with_hasher_in(self.hasher.clone(), self.tables.domain.clone());
         let mut clone = clone.with_defer_options(self.options);
         let guard = self.tables.domain.enter_section();
-        clone.make_room(self.len());
+        clone.tables.make_room(self.len());
         clone.extend(self.iter(guard.borrow()).map(|(key, value)| (key.clone(), value.clone())));
         clone
     }

@@ -85,18 +85,12 @@ where
     pub fn drain(&mut self) -> IntoIter<K, V> {
         let mut entries = Vec::with_capacity(self.len());
         self.tables.take_all(|entry| entries.push(entry));
-        IntoIter::new(entries)
+        IntoIter(entries.into_iter())
     }
 
     /// Drops all entries at once, where [`clear`](Self::clear) leaves them to the domain.
     pub fn clear_mut(&mut self) {
         drop(self.drain());
-    }
-
-    /// Allocates room for `entries`, but does not keep it, if the map has no table.
-    #[track_caller]
-    pub(crate) fn make_room(&mut self, entries: usize) {
-        self.tables.make_room(entries);
     }
 
     /// Inserts an entry, or replaces that of the key.

@@ -76,13 +76,7 @@ impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Ite
 }
 
 /// An iterator over the entries of a map that it has taken: see `HashMap::into_iter`.
-pub struct IntoIter<K, V>(vec::IntoIter<Owned<Entry<K, V>>>);
-
-impl<K, V> IntoIter<K, V> {
-    pub(super) fn new(entries: Vec<Owned<Entry<K, V>>>) -> Self {
-        Self(entries.into_iter())
-    }
-}
+pub struct IntoIter<K, V>(pub(super) vec::IntoIter<Owned<Entry<K, V>>>);
 
 impl<K, V> Iterator for IntoIter<K, V> {
     type Item = (K, V);

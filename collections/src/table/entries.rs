@@ -8,8 +8,7 @@
 use core::marker::PhantomData;
 
 use super::Tables;
-use super::bucket::Bucket;
-use super::bucket::{LINE, Shape, Word};
+use super::bucket::{Bucket, LINE, Shape, Word};
 use super::chain::{Chain, Version};
 use super::locked::{Change, Locked, Place};
 #[cfg(not(loom))]

@@ -3,8 +3,7 @@
 use core::marker::PhantomData;
 
 use super::Tables;
-use super::bucket::{Bucket, Slots, tag_of};
-use super::bucket::{MAX_WORDS, Section, Shape, Word, Words, slots_of};
+use super::bucket::{Bucket, MAX_WORDS, Section, Shape, Slots, Word, Words, slots_of, tag_of};
 use super::locked::{Change, Locked, Place};
 use crate::sync::{AtomicU64, Domain, Ordering::*, step};
 

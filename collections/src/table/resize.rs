@@ -1,10 +1,9 @@
-//! How one table takes the place of another: see [`tables`](super::tables).
+//! How one table takes the place of another: see [`table`](super).
 
 use core::mem;
 use std::process::abort;
 
-use super::bucket::{Bucket, tag_of};
-use super::bucket::{Section, Shape};
+use super::bucket::{Bucket, Section, Shape, tag_of};
 use super::chain::Moved;
 use super::{Table, Tables};
 #[cfg(not(loom))]

@@ -17,7 +17,6 @@ use core::task::Waker;
 
 use crate::fence::try_heavy;
 use crate::grace_period::engine::Denied;
-
 use crate::grace_period::stall;
 use crate::probes::probe;
 use crate::reclaim::backlog::MayWait;
