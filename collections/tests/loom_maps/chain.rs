@@ -74,6 +74,12 @@ fn value_is_replaced_at_once() {
     is_replaced_at_once::<Boxed>();
 }
 
+/// Empties an overflow bucket, which the chain of another bucket takes.
+fn lend<M: Kind>(map: &Tables<M>) {
+    assert_eq!(M::remove(map, OLD), Some(OLD));
+    assert_eq!(M::insert(map, key(1, 9, 6), 6), None);
+}
+
 /// The second of three overflow buckets is unlinked, and the chain of another bucket gets it.
 /// Refutes: unlinked-without-version
 #[test]
@@ -84,11 +90,7 @@ fn entry_behind_an_unlinked_bucket_stays_found() {
     const OTHER: u64 = key(1, 5, 5);
     check_both!(M, 3, || {
         let map = map::<M>(2, &[FIRST, STAYS, OLD, SECOND, OTHER]);
-        let change = |map: &Tables<M>| {
-            assert_eq!(M::remove(map, OLD), Some(OLD));
-            assert_eq!(M::insert(map, key(1, 9, 6), 6), None);
-        };
-        race(&map, change, |map| {
+        race(&map, lend, |map| {
             assert_eq!(M::get(map, STAYS), Some(STAYS), "a key is missing that stays");
         });
         assert_eq!((M::get(&map, key(1, 9, 6)), M::get(&map, OLD)), (Some(6), None));
@@ -105,11 +107,7 @@ fn walk_sees_what_stays_behind_an_unlinked_bucket() {
     const OTHER: u64 = key(1, 5, 5);
     check_both!(M, 2, || {
         let map = map::<M>(2, &[FIRST, STAYS, OLD, OTHER]);
-        let change = |map: &Tables<M>| {
-            assert_eq!(M::remove(map, OLD), Some(OLD));
-            assert_eq!(M::insert(map, key(1, 9, 6), 6), None);
-        };
-        race(&map, change, |map| {
+        race(&map, lend, |map| {
             let slots = walk(map);
             for stays in [FIRST, STAYS, OTHER] {
                 assert_eq!(count::<M>(&slots, stays), 1, "a key that stays");
@@ -123,11 +121,7 @@ fn walk_sees_what_stays_behind_an_unlinked_bucket() {
 fn lookup_in_a_freed_bucket_finds_no_entry_of_another_chain() {
     check_both!(M, 2, || {
         let map = map::<M>(2, &[key(0, 1, 1), OLD, key(1, 5, 5)]);
-        let change = |map: &Tables<M>| {
-            assert_eq!(M::remove(map, OLD), Some(OLD));
-            assert_eq!(M::insert(map, key(1, 9, 6), 6), None);
-        };
-        race(&map, change, stays_removed);
+        race(&map, lend, stays_removed);
     });
 }
 

@@ -2,6 +2,10 @@
 
 use super::*;
 
+/// Keys of two chains.
+const LEFT: u64 = key(0, 1, 1);
+const RIGHT: u64 = key(1, 1, 2);
+
 #[test]
 fn entry_is_removed_while_its_chain_moves() {
     check_both!(M, 2, || {
@@ -124,7 +128,6 @@ fn entry_that_was_removed_from_the_next_table_stays_removed() {
 /// Refutes: Tables::move_chain:Acquire, Tables::move_chain:Release, published-before-last-chain
 #[test]
 fn next_table_is_published_with_all_entries() {
-    const LEFT: u64 = key(0, 1, 1);
     const RIGHT: u64 = key(1, 1, 1);
     check_both!(M, 2, || {
         let map = map::<M>(2, &[LEFT, RIGHT]);
@@ -149,8 +152,6 @@ fn next_table_is_published_with_all_entries() {
 /// Refutes: shrunk-without-lock
 #[test]
 fn chains_that_become_one_keep_their_entries() {
-    const LEFT: u64 = key(0, 1, 1);
-    const RIGHT: u64 = key(1, 1, 2);
     check_both!(M, 2, || {
         let map = map::<M>(2, &[LEFT, RIGHT]);
         resize(&map, 1);
@@ -163,7 +164,6 @@ fn chains_that_become_one_keep_their_entries() {
 /// Refutes: hash-of-another-chain
 #[test]
 fn hasher_that_lies_harms_no_other_chain() {
-    const LEFT: u64 = key(0, 1, 1);
     const RIGHT: u64 = key(1, 2, 2);
     check(0, 2, || {
         let map = map::<Small>(2, &[LEFT, RIGHT]);
@@ -210,8 +210,6 @@ fn reserve_moves_chains_that_other_threads_have_claimed() {
 /// Refutes: entries-of-other-buckets-kept
 #[test]
 fn walk_sees_what_stays_while_the_table_shrinks() {
-    const LEFT: u64 = key(0, 1, 1);
-    const RIGHT: u64 = key(1, 1, 2);
     check_both!(M, 3, || {
         let map = map::<M>(2, &[LEFT, RIGHT]);
         let shrink = |map: &Tables<M>| {
@@ -230,8 +228,6 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
 /// Refutes: entries-of-other-chains-collected
 #[test]
 fn walk_sees_what_stays_while_the_table_grows_again() {
-    const LEFT: u64 = key(0, 1, 1);
-    const RIGHT: u64 = key(1, 1, 2);
     check_both!(M, 2, || {
         let map = map::<M>(1, &[LEFT, RIGHT]);
         let grow = |map: &Tables<M>| {
