@@ -13,14 +13,13 @@ use stillpoint::rcu::{self, Global};
 use stillpoint_collections::HashMap;
 use support::deadline::deadline;
 
-thread_local!(static PANICS: Cell<bool> = const { Cell::new(false) });
+thread_local!(static COMPARISON: Cell<fn()> = const { Cell::new(|| {}) });
 
-/// A key whose comparison panics if the thread says so, and uses a map.
+/// A key whose comparison does what the thread says. All hashes are equal.
 #[derive(Debug, Clone)]
 struct Key(u32);
 
-static COMPARED: HashMap<Key, u32, BuildHasherDefault<DefaultHasher>> =
-    HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
+type Keys = HashMap<Key, u32, BuildHasherDefault<DefaultHasher>>;
 
 impl std::hash::Hash for Key {
     fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
@@ -28,11 +27,7 @@ impl std::hash::Hash for Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        assert!(!PANICS.get(), "comparison");
-        if self.0 == 9 && other.0 == 9 {
-            // No lock is held: this does not deadlock.
-            COMPARED.insert(Key(100), 100, &rcu::enter());
-        }
+        COMPARISON.get()();
         self.0 == other.0
     }
 }
@@ -41,36 +36,55 @@ impl Eq for Key {}
 
 #[test]
 fn panic_or_change_in_a_comparison_leaves_the_map_whole() {
+    static MAP: Keys = HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
     let guard = rcu::enter();
-    (0..20).for_each(|key| {
-        COMPARED.insert(Key(key), key, &guard);
-    });
+    (0..20).for_each(|key| _ = MAP.insert(Key(key), key, &guard));
     let operations: [&dyn Fn(); 4] = [
-        &|| {
-            COMPARED.insert(Key(0), 7, &guard);
-        },
-        &|| {
-            COMPARED.insert(Key(30), 7, &guard);
-        },
-        &|| {
-            COMPARED.remove(&Key(0), &guard);
-        },
-        &|| {
-            COMPARED.get(&Key(0), &guard);
-        },
+        &|| _ = MAP.insert(Key(0), 7, &guard),
+        &|| _ = MAP.insert(Key(30), 7, &guard),
+        &|| _ = MAP.remove(&Key(0), &guard),
+        &|| _ = MAP.get(&Key(0), &guard),
     ];
     for operation in operations {
-        PANICS.set(true);
+        COMPARISON.set(|| panic!("comparison"));
         assert!(catch_unwind(AssertUnwindSafe(operation)).is_err());
-        PANICS.set(false);
+        COMPARISON.set(|| {});
     }
-    assert_eq!((COMPARED.len(), COMPARED.get(&Key(0), &guard)), (20, Some(&0)));
-    assert_eq!(COMPARED.insert(Key(9), 10, &guard), Some(&9));
-    assert_eq!(COMPARED.get(&Key(100), &guard), Some(&100));
-    assert!(
-        catch_unwind(AssertUnwindSafe(|| COMPARED.update(&Key(1), |_| panic!("closure"), &guard))).is_err()
-    );
-    assert_eq!((COMPARED.len(), COMPARED.remove(&Key(1), &guard)), (21, Some(&1)));
+    assert_eq!((MAP.len(), MAP.get(&Key(0), &guard)), (20, Some(&0)));
+    // No lock is held: this does not deadlock.
+    COMPARISON.set(|| {
+        COMPARISON.set(|| {});
+        MAP.insert(Key(100), 100, &rcu::enter());
+    });
+    assert_eq!(MAP.insert(Key(9), 10, &guard), Some(&9));
+    assert_eq!(MAP.get(&Key(100), &guard), Some(&100));
+    assert!(catch_unwind(AssertUnwindSafe(|| MAP.update(&Key(1), |_| panic!("closure"), &guard))).is_err());
+    assert_eq!((MAP.len(), MAP.remove(&Key(1), &guard)), (21, Some(&1)));
+}
+
+#[test]
+fn comparison_that_always_changes_an_entry_ends_in_a_panic() {
+    static MAP: Keys = HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
+    fn change() {
+        COMPARISON.set(|| {});
+        MAP.remove(&Key(1), &rcu::enter());
+        MAP.insert(Key(1), 1, &rcu::enter());
+        COMPARISON.set(change);
+    }
+    let _running = deadline();
+    let guard = rcu::enter();
+    MAP.insert(Key(1), 1, &guard);
+    let operations: [&dyn Fn(); 3] = [
+        &|| _ = MAP.insert(Key(2), 2, &guard),
+        &|| _ = MAP.get_or_insert_with(&Key(2), || 2, &guard),
+        &|| _ = MAP.remove(&Key(1), &guard),
+    ];
+    for (number, operation) in operations.iter().enumerate() {
+        COMPARISON.set(change);
+        assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "operation {number}");
+        COMPARISON.set(|| {});
+    }
+    assert_eq!((MAP.len(), MAP.get(&Key(1), &guard)), (1, Some(&1)));
 }
 
 /// Each thread holds a reference to the entry that the other one replaces.
@@ -168,56 +182,6 @@ fn retain_asks_about_each_entry_once_beside_the_turn_of_another_key() {
     };
     map.update(&1, update, &guard);
     assert_eq!((calls.get(), asked.get(), map.len()), (10, 100, 90));
-}
-
-thread_local!(static CHANGES: Cell<bool> = const { Cell::new(false) });
-
-/// A key whose comparison changes another entry of the same hash.
-#[derive(Debug, Clone)]
-struct Unstable(u32);
-
-static UNSTABLE: HashMap<Unstable, u32, BuildHasherDefault<DefaultHasher>> =
-    HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
-
-impl std::hash::Hash for Unstable {
-    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
-}
-
-impl PartialEq for Unstable {
-    fn eq(&self, other: &Self) -> bool {
-        if CHANGES.replace(false) {
-            UNSTABLE.remove(&Unstable(1), &rcu::enter());
-            UNSTABLE.insert(Unstable(1), 1, &rcu::enter());
-            CHANGES.set(true);
-        }
-        self.0 == other.0
-    }
-}
-
-impl Eq for Unstable {}
-
-#[test]
-fn comparison_that_always_changes_an_entry_ends_in_a_panic() {
-    let _running = deadline();
-    let guard = rcu::enter();
-    UNSTABLE.insert(Unstable(1), 1, &guard);
-    let operations: [&dyn Fn(); 3] = [
-        &|| {
-            UNSTABLE.insert(Unstable(2), 2, &guard);
-        },
-        &|| {
-            UNSTABLE.get_or_insert_with(&Unstable(2), || 2, &guard);
-        },
-        &|| {
-            UNSTABLE.remove(&Unstable(1), &guard);
-        },
-    ];
-    for (number, operation) in operations.iter().enumerate() {
-        CHANGES.set(true);
-        assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "operation {number}");
-        CHANGES.set(false);
-    }
-    assert_eq!((UNSTABLE.len(), UNSTABLE.get(&Unstable(1), &guard)), (1, Some(&1)));
 }
 
 /// A value whose destructor counts, and then may panic.
