@@ -41,6 +41,7 @@ use std::time::Duration;
 
 use super::state::{PoolState, Submitted, Task};
 use super::threads::{POOL, ROLE, Role, is_runner, is_wanted, may_want_timer, run, try_submit};
+use crate::reclaim::callback::is_any_running;
 use crate::sync::ordered::{Key, OrderedMap};
 use crate::sync::{ForkSafe, now, process_cpus, try_box};
 
@@ -94,12 +95,13 @@ impl Busy {
         POOL.get().reserve(process_cpus()).then(|| Self)
     }
 
-    /// The worker that runs this helps the runner when it has done `task`.
+    /// The worker that runs this helps the runner when it has done `task`. Not one that could not submit it, and calls
+    /// it in the middle of another domain's callback: those of the tasks that are due may wait for that one.
     fn with(self, task: impl FnOnce()) -> impl FnOnce() {
         move || {
             let _busy = self;
             task();
-            if ROLE.get() == Role::Worker {
+            if ROLE.get() == Role::Worker && !is_any_running() {
                 TIMER.get().run_all();
             }
         }
@@ -390,10 +392,12 @@ fn run_due() {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
     use std::thread;
     use std::time::Instant;
 
     use super::*;
+    use crate::reclaim::callback::listed;
 
     /// Refutes: resumed-runner-sees-next
     #[test]
@@ -413,5 +417,22 @@ mod tests {
             assert!(begin.elapsed() < Duration::from_secs(30), "it sleeps on");
             thread::yield_now();
         }
+    }
+    /// Another one may be a callback that waits for this one.
+    /// Refutes: callback-runs-other-tasks
+    #[test]
+    fn task_that_a_callback_calls_runs_no_others() {
+        const TASKS: u64 = 1000;
+        let (sender, receiver) = channel();
+        ROLE.set(Role::Worker);
+        for task in 0..TASKS {
+            let sender = sender.clone();
+            assert!(POOL.get().reserve(u32::MAX));
+            assert!(park((task, 1), move || _ = sender.send(thread::current().id())));
+            listed(ptr::null(), || Busy.with(|| ())());
+        }
+        ROLE.set(Role::None);
+        let this = thread::current().id();
+        (0..TASKS).for_each(|_| assert_ne!(receiver.recv().expect("it runs"), this));
     }
 }
