@@ -4,6 +4,7 @@ use std::collections::hash_map::RandomState;
 
 use crate::counted::{Alive, Counted};
 use crate::hashers::{MASKS, Masked};
+use crate::set::Value;
 use std::sync::atomic::Ordering::Relaxed;
 use stillpoint::{qsbr, rcu, srcu};
 use stillpoint_collections::HashMap;
@@ -55,19 +56,8 @@ fn table_grows_with_the_entries_that_its_owner_adds() {
 /// As with `insert`.
 #[test]
 fn entry_that_its_owner_replaces_gets_the_new_key() {
-    #[derive(Debug, Clone, Copy)]
-    struct Key(u32);
-    impl PartialEq for Key {
-        fn eq(&self, _: &Self) -> bool {
-            true
-        }
-    }
-    impl Eq for Key {}
-    impl std::hash::Hash for Key {
-        fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
-    }
-    let map = HashMap::from([(Key(1), 1), (Key(2), 2)]);
-    assert_eq!(map.pin().iter().map(|(key, value)| (key.0, *value)).collect::<Vec<_>>(), [(2, 2)]);
+    let map = HashMap::from([(Value(0, 1), 1), (Value(0, 2), 2)]);
+    assert_eq!(map.pin().iter().map(|(key, value)| (key.1, *value)).collect::<Vec<_>>(), [(2, 2)]);
 }
 
 #[test]

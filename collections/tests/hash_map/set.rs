@@ -19,7 +19,7 @@ fn value_is_in_the_set_until_it_is_removed() {
 
 /// Equal, whatever its second number is.
 #[derive(Debug, Clone, Copy)]
-struct Value(u32, u32);
+pub struct Value(pub u32, pub u32);
 
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
