@@ -38,6 +38,11 @@ fn of_worker() -> Scheduling {
     receiver.recv().expect("the callback runs")
 }
 
+/// Waits until the worker is scheduled so. It may run before the thread that has started it has set its CPUs.
+fn until_worker_has(expected: &Scheduling) {
+    until(|| of_worker() == *expected);
+}
+
 /// Binds a thread to one of its CPUs.
 fn bind(thread: Option<Pid>) {
     let all = sched_getaffinity(thread).expect("the CPUs");
@@ -76,7 +81,7 @@ macro_rules! alone_on_several_cpus {
 fn worker_started_by_a_bound_thread_is_not_bound() {
     alone_on_several_cpus!();
     bind(None);
-    assert_eq!(of_worker(), scheduling(main_thread()));
+    until_worker_has(&scheduling(main_thread()));
 }
 
 #[test]
@@ -85,7 +90,7 @@ fn worker_of_a_program_with_a_bound_main_thread_is_not_bound() {
     let before = scheduling(main_thread());
     bind(main_thread());
     bind(None);
-    assert_eq!(of_worker(), before);
+    until_worker_has(&before);
 }
 
 #[test]
@@ -98,7 +103,7 @@ fn worker_of_a_restricted_program_keeps_the_restriction() {
     let mut some = all;
     some.unset((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
     sched_setaffinity(main_thread(), &some).expect("allowed CPUs");
-    assert_eq!(of_worker().cpus, some.count() as usize);
+    until_worker_has(&scheduling(main_thread()));
 }
 
 #[test]
@@ -107,7 +112,7 @@ fn worker_started_by_a_real_time_thread_has_the_normal_policy() {
     bind(None);
     if be_real_time() {
         let expected = Scheduling { policy: libc::SCHED_OTHER, ..scheduling(main_thread()) };
-        assert_eq!(of_worker(), expected);
+        until_worker_has(&expected);
     }
 }
 
@@ -115,7 +120,7 @@ fn worker_started_by_a_real_time_thread_has_the_normal_policy() {
 fn worker_of_a_program_in_the_background_stays_there() {
     alone!();
     [id(), 0].into_iter().for_each(|thread| choose_policy(thread, libc::SCHED_IDLE, 0).expect("permitted"));
-    assert_eq!(of_worker(), scheduling(main_thread()));
+    until_worker_has(&scheduling(main_thread()));
 }
 
 #[test]
