@@ -229,9 +229,9 @@ fn take_places() -> Vec<srcu::Guard<'static>> {
     (0..thread::available_parallelism().expect("a number").get()).map(stall).collect()
 }
 
-/// A callback of one domain waits for callbacks of another one. If that `is_busy`, a thread has just run one of them,
-/// and parks the domain for the other. All threads that could resume it wait for the first callback.
-fn wait_in_callback(is_busy: bool) {
+/// A callback of one domain waits for another one. If that `is_busy`, a thread has just run one of its callbacks, and
+/// parks the domain for the next one. All threads that could resume it wait for the first callback.
+fn wait_in_callback(is_busy: bool, wait: fn(&'static srcu::Domain)) {
     let guards = take_places();
     let (first, others, last) = (leak(), [(); 4].map(|()| leak()), leak());
     let (begins, begun) = channel();
@@ -248,10 +248,7 @@ fn wait_in_callback(is_busy: bool) {
     };
     let end_last = is_busy.then(|| blocking_call(last, |_| ()));
     let guard = last.enter();
-    let go = blocking_call(first, |last| {
-        last.call(|| ());
-        last.barrier();
-    });
+    let go = blocking_call(first, wait);
     if let Some(end_last) = end_last {
         go.send(()).expect("it listens");
         until(|| last.stats().queued == 2);
@@ -266,17 +263,30 @@ fn wait_in_callback(is_busy: bool) {
     drop(guards);
 }
 
+fn call_and_wait(domain: &'static srcu::Domain) {
+    domain.call(|| ());
+    domain.barrier();
+}
+
+#[test]
+fn callback_that_waits_for_a_grace_period_needs_no_other_thread() {
+    alone!();
+    wait_in_callback(false, |last| {
+        assert!(GracePeriod::now_in(last.clone()).wait_timeout(Duration::from_secs(3600)));
+    });
+}
+
 #[test]
 fn callback_that_waits_for_a_parked_domain_needs_no_other_thread() {
     alone!();
-    wait_in_callback(false);
+    wait_in_callback(false, call_and_wait);
 }
 
 /// Refutes: callback-relies-on-others
 #[test]
 fn callback_that_waits_needs_no_other_thread_once_the_domain_is_parked() {
     alone!();
-    wait_in_callback(true);
+    wait_in_callback(true, call_and_wait);
 }
 
 /// Defers calls until a worker runs one, for which a thread is started some time.

@@ -14,6 +14,7 @@ use super::guard::Global;
 use crate::Domain;
 use crate::domain::static_domain::StaticDomain;
 use crate::grace_period::engine::GpCookie;
+use crate::reclaim::callback::is_any_running;
 use crate::reclaim::domain::{
     Await, address, assert_may_wait, must_do_without, reader_outside, submit_poller, try_synchronize,
     try_until,
@@ -181,8 +182,9 @@ impl<D: Domain> GracePeriod<D> {
             if until.is_some_and(|until| now() >= until) {
                 return self.is_elapsed();
             }
-            // Each poll tries to start a thread again, which perhaps no other thread does.
-            next_poll = pool::may_want_timer().then(|| now() + POLL_INTERVAL);
+            // Each poll tries to start a thread again, which perhaps no other thread does. All threads may come to wait
+            // for a callback that waits here.
+            next_poll = (pool::may_want_timer() || is_any_running()).then(|| now() + POLL_INTERVAL);
         }
     }
 
