@@ -418,7 +418,9 @@ mod tests {
             thread::yield_now();
         }
     }
+
     /// Another one may be a callback that waits for this one.
+    ///
     /// Refutes: callback-runs-other-tasks
     #[test]
     fn task_that_a_callback_calls_runs_no_others() {
