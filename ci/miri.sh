@@ -104,7 +104,7 @@ echo "-- atomic Arcs"
 run stillpoint arc counts:: deferred::guard destructors:: threads::
 cargo "+$rust_nightly" miri test --quiet --target-dir target/miri --package arc-swap --test reported
 echo "-- the hash map"
-run stillpoint-collections hash_map entry_is value_is_updated view_has static_map taken_apart \
+run stillpoint-collections hash_map entry_is value_is_updated closure_of_compute view_has static_map taken_apart \
     leaks_no_other removed_entry_stays drained_map
 echo "-- the map of plain pairs"
 run stillpoint-collections copy_map values_that_are keys_are closure_that domains::

@@ -184,6 +184,25 @@ fn values_of_several_keys_are_those_of_each() {
 }
 
 #[test]
+fn closure_of_compute_is_asked_again_when_its_entry_is_removed() {
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    map.insert(2, 2, &guard);
+    let removed = map.compute(
+        &2,
+        |entry| match entry {
+            Some(_) => {
+                map.remove(&2, &guard);
+                Operation::Insert(3)
+            }
+            None => Operation::Abort("gone"),
+        },
+        &guard,
+    );
+    assert_eq!(removed, Compute::Aborted("gone"));
+}
+
+#[test]
 fn clear_removes_keys_that_equal_nothing() {
     struct Never(u32);
     impl std::hash::Hash for Never {

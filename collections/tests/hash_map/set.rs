@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stillpoint::rcu;
+use stillpoint::{qsbr, rcu, srcu};
 use stillpoint_collections::HashSet;
 
 #[test]
@@ -67,4 +67,13 @@ fn set_is_collected_compared_and_taken_apart() {
     pinned.clear();
     pinned.shrink_to_fit();
     assert!(pinned.is_empty() && pinned.capacity() < 1000);
+}
+
+#[test]
+fn set_works_in_domains_of_all_kinds() {
+    let (domain, handle) = (srcu::Domain::new(), qsbr::register());
+    let set = HashSet::new_in(domain.clone());
+    assert!(set.insert(1, &domain.enter()) && set.contains(&1, &domain.enter()));
+    let set = HashSet::new_in(qsbr::Global);
+    assert!(set.insert(1, &handle) && set.remove(&1, &handle));
 }

@@ -9,6 +9,7 @@ use support::deadline::deadline;
 
 both! {
     table_grows_and_shrinks_with_its_entries: <u64, u64, Masked>;
+    table_grows_no_more_for_equal_hashes: <u64, u64, Masked>;
     table_does_not_grow_before_it_is_full: <u64, u64, RandomState>;
     reserved_table_is_no_larger_than_one_that_grew: <u64, u64, Masked>;
     reserved_room_stays_until_the_map_is_shrunk: <u64, u64, RandomState>;
@@ -37,6 +38,15 @@ fn table_grows_and_shrinks_with_its_entries<M: Map<u64, u64, Masked>>() {
         let shrunk = map.capacity();
         assert!(count < 10_000 || grown as u64 >= count && shrunk < grown / 16, "{grown} to {shrunk}");
     }
+}
+
+fn table_grows_no_more_for_equal_hashes<M: Map<u64, u64, Masked>>() {
+    let map = M::with_hasher(Masked(0));
+    (0..500).for_each(|key| _ = map.insert(key, key));
+    assert!(map.capacity() <= 1024, "{}", map.capacity());
+    assert!((0..500).all(|key| map.get(key) == Some(key)));
+    (0..500).rev().for_each(|key| assert_eq!(map.remove(key), Some(key)));
+    assert_eq!(map.len(), 0);
 }
 
 fn table_does_not_grow_before_it_is_full<M: Map<u64, u64, RandomState>>() {
