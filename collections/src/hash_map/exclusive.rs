@@ -93,6 +93,12 @@ where
         drop(self.drain());
     }
 
+    /// Allocates room for `entries`, but does not keep it, if the map has no table.
+    #[track_caller]
+    pub(crate) fn make_room(&mut self, entries: usize) {
+        self.tables.make_room(entries);
+    }
+
     /// Inserts an entry, or replaces that of the key.
     #[track_caller]
     pub(super) fn insert_mut(&mut self, key: K, value: V)

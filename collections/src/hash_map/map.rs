@@ -97,7 +97,7 @@ where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    pub(crate) tables: Tables<Entries<Entry<K, V>, D>>,
+    pub(super) tables: Tables<Entries<Entry<K, V>, D>>,
     pub(super) turn: Turn,
     pub(super) hasher: S,
     /// How entries are retired whose types are not known.

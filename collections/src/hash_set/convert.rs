@@ -40,7 +40,7 @@ where
 {
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
         let values = values.into_iter();
-        self.map.tables.make_room(values.size_hint().0);
+        self.map.make_room(values.size_hint().0);
         for value in values {
             if self.map.get_mut(&value).is_none() {
                 self.map.extend([(value, ())]);

@@ -108,14 +108,13 @@ pub fn start_spare() -> bool {
 
 /// Returns `true` if there is no worker, and it is not time to try to start one.
 pub fn is_stranded() -> bool {
-    let pool = POOL.get();
-    (starts_none() || pool.must_wait()) && pool.is_empty()
+    (starts_none() || must_wait()) && POOL.get().is_empty()
 }
 
 /// Returns the task if no worker can be started.
 fn start_worker(first: Task) -> Result<(), Task> {
     // The worker sleeps in this code for as long as the process lives.
-    if starts_none() || POOL.get().must_wait() || !is_pinned() {
+    if starts_none() || must_wait() || !is_pinned() {
         return Err(first);
     }
     // A thread's argument is one word.

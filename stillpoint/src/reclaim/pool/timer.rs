@@ -40,7 +40,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::state::{PoolState, Submitted, Task};
-use super::threads::{POOL, ROLE, Role, is_runner, is_wanted, may_want_timer, run, try_submit};
+use super::threads::{POOL, ROLE, Role, is_runner, is_wanted, may_want_timer, must_wait, run, try_submit};
 use crate::reclaim::callback::is_any_running;
 use crate::sync::ordered::{Key, OrderedMap};
 use crate::sync::{ForkSafe, now, process_cpus, try_box};
@@ -83,7 +83,7 @@ pub fn submit_or_park(task: Task) -> Result<(), Task> {
 
 /// Returns `true` if a thread could not be started, also after another attempt some time later.
 fn has_failed() -> bool {
-    POOL.get().must_wait() || retry()
+    must_wait() || retry()
 }
 
 /// One of the tasks of domains that have a thread: until it is dropped.
@@ -169,7 +169,7 @@ pub fn retry() -> bool {
     if !may_want_timer() {
         return false;
     }
-    if pool.must_wait() {
+    if must_wait() {
         return pool.is_timer_wanted();
     }
     let is_wanted = pool.retry_timer(try_submit);
